@@ -1,0 +1,67 @@
+#include "kernels/arena.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/ops.h"
+
+void arena_begin(struct arena *arena, struct device *device, const char *name)
+{
+    *arena = (struct arena){.device = device, .name = name};
+}
+
+size_t arena_region(struct arena *arena, size_t bytes)
+{
+    CHECK(!arena->block, "%s was committed already", arena->name);
+    size_t offset = arena->bytes;
+    // Sums that do not fit a size_t stay at its maximum, which no device will allot.
+    size_t padded = bytes > SIZE_MAX - ARENA_ALIGN
+                        ? SIZE_MAX
+                        : (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    arena->bytes = padded > SIZE_MAX - offset ? SIZE_MAX : offset + padded;
+    return offset;
+}
+
+void arena_reserve_at(struct arena *arena, void **pointer, size_t offset)
+{
+    CHECK(!arena->block, "%s was committed already", arena->name);
+    CHECK(offset <= arena->bytes, "%s: offset %zu of %zu", arena->name, offset,
+          arena->bytes);
+    if (arena->slot_count == arena->slot_room) {
+        arena->slot_room = arena->slot_room ? arena->slot_room * 2 : 32;
+        arena->slots = realloc(arena->slots, arena->slot_room * sizeof *arena->slots);
+        CHECK(arena->slots, "%s: no memory for %zu slots", arena->name, arena->slot_room);
+    }
+    arena->slots[arena->slot_count++] = (struct arena_slot){pointer, offset};
+}
+
+void arena_reserve(struct arena *arena, void **pointer, size_t bytes)
+{
+    arena_reserve_at(arena, pointer, arena_region(arena, bytes));
+}
+
+enum status arena_commit(struct arena *arena)
+{
+    CHECK(!arena->block, "%s was committed already", arena->name);
+    // One spare unit, so that slots of zero bytes at the end point into the block too.
+    size_t bytes =
+        arena->bytes > SIZE_MAX - ARENA_ALIGN ? SIZE_MAX : arena->bytes + ARENA_ALIGN;
+    arena->block = arena->device->ops->memory.allot(arena->device, bytes);
+    if (!arena->block)
+        return status_fail(STATUS_FAILED,
+                           "%s: %.1f MiB wanted, more than %s has free; choose a smaller "
+                           "batch or fewer channels",
+                           arena->name, (double)bytes / 1048576.0, arena->device->name);
+    for (size_t i = 0; i < arena->slot_count; i++)
+        *arena->slots[i].pointer = (char *)arena->block + arena->slots[i].offset;
+    return STATUS_OK;
+}
+
+void arena_release(struct arena *arena)
+{
+    if (arena->block)
+        arena->device->ops->memory.release(arena->device, arena->block);
+    free(arena->slots);
+    *arena = (struct arena){.device = arena->device, .name = arena->name};
+}

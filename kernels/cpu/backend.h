@@ -1,0 +1,69 @@
+/* backend.h - what the CPU backend keeps between ops, and how it uses threads.
+ * Flow:  cpu_open() makes it; every cpu_*.c takes it from device->backend.
+ * Owns:  scratch per thread, one workspace that is as large as the largest plan asks. */
+#ifndef KERNELS_CPU_BACKEND_H
+#define KERNELS_CPU_BACKEND_H
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/device.h"
+#include "kernels/ops.h"
+
+// Reductions are cut into at most so many parts, whatever the number of threads, and the
+// parts are added in order: the same bits on every machine of one instruction set.
+#define REDUCE_PARTS 64
+#define REDUCE_FLOATS (1 << 20) // room for the parts' sums
+
+/* One thread's buffers, reused by every op. */
+struct scratch {
+    float *left;   // GEMM_ROWS x GEMM_LEFT_STEP, or GEMM_PANEL_ROWS x GEMM_DEPTH
+    float *right;  // GEMM_DEPTH x GEMM_COLS: wgrad's window columns
+    float *result; // GEMM_PANEL_ROWS x GEMM_RESULT_STEP
+    float *line;   // GEMM_COLS + 32
+};
+
+struct cpu_backend {
+    const struct isa *isa;
+    struct ops ops;
+    struct ops ref; // what is not overridden, and what overrides fall back to
+    int threads;
+    struct pool *pool;
+    struct scratch *scratch; // [threads]
+    float *scratch_block;
+    float *workspace; // grown by conv prepare(), used by one op at a time
+    size_t workspace_floats;
+    float *reduce; // REDUCE_FLOATS
+};
+
+static inline struct cpu_backend *cpu_backend(const struct device *device)
+{
+    return (struct cpu_backend *)device->backend;
+}
+
+/* Runs run(job, task, thread) for every task, each once, on any thread in any order.
+ * Tasks must write disjoint memory; their number must not depend on the number of
+ * threads. */
+void cpu_parallel(const struct device *device, size_t tasks,
+                  void (*run)(void *job, size_t task, int thread), void *job);
+
+/* Makes the workspace at least this large; for prepare(). */
+enum status cpu_reserve_workspace(struct device *device, size_t floats);
+
+/* Parts that `rows` rows of `channels` sums each are cut into, and the rows of a part. */
+struct reduce_parts {
+    size_t count, rows;
+};
+struct reduce_parts cpu_reduce_parts(size_t rows, size_t channels);
+
+/* to[c] = sum over parts, in order, in f64. parts [count][stride]. */
+void cpu_combine(const float *parts, size_t count, size_t stride, size_t channels,
+                 float *to);
+
+void cpu_fill_conv(struct conv_ops *ops);
+void cpu_fill_norm(struct norm_ops *ops);
+void cpu_fill_pointwise(struct pointwise_ops *ops);
+void cpu_fill_bias_grad(struct pointwise_ops *ops); // with the norms, whose sums it is
+void cpu_fill_image(struct image_ops *ops);
+void cpu_fill_optimizer(struct optimizer_ops *ops);
+
+#endif

@@ -1,0 +1,41 @@
+/* body.h - all kernels of one instruction set, and their table.
+ * Flow:  isa_NAME.c defines ISA and includes this; CMake gives that file its flags. */
+#include "kernels/cpu/body_finish.h"
+#include "kernels/cpu/body_flat.h"
+#include "kernels/cpu/body_gemm.h"
+#include "kernels/cpu/body_norm.h"
+#include "kernels/cpu/body_pack.h"
+
+#define BODY_JOIN(a, b) a##b
+#define BODY_TABLE(name) BODY_JOIN(isa_, name)
+#define BODY_QUOTE(name) #name
+#define BODY_TEXT(name) BODY_QUOTE(name)
+
+const struct isa BODY_TABLE(ISA) = {
+    .name = BODY_TEXT(ISA),
+    .tile_rows = TILE_ROWS,
+    .tile_cols = TILE_COLS,
+    .pack_window = pack_window,
+    .pack_right = pack_right,
+    .pack_right_turned = pack_right_turned,
+    .pack_left_panels = pack_left_panels,
+    .pack_right_window = pack_right_window,
+    .multiply_rows = multiply_rows,
+    .multiply_panels = multiply_panels,
+    .multiply_thin = multiply_thin,
+    .finish_row = finish_row,
+    .finish_flat = finish_flat,
+    .finish_grad = finish_grad,
+    .channel_sums = channel_sums,
+    .norm_forward = norm_forward,
+    .norm_reduce = norm_reduce,
+    .norm_dgrad = norm_dgrad,
+    .activate = activate,
+    .activate_backward = activate_backward,
+    .cast = cast,
+    .add = add,
+    .grads_check = grads_check,
+    .scale = scale,
+    .adam = adam,
+    .ema = ema,
+};

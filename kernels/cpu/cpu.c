@@ -1,0 +1,230 @@
+#include "kernels/cpu/cpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/backend.h"
+#include "kernels/ref/ref.h"
+
+/* ---- choosing the instruction set ---------------------------------------------------
+ */
+
+// From the best to the plainest.
+static const struct isa *const isas[] = {
+#if defined(__x86_64__) || defined(__i386__)
+    &isa_avx512,
+    &isa_avx2,
+#endif
+    &isa_c,
+};
+enum { ISAS = sizeof isas / sizeof isas[0] };
+
+static int cpu_has(const struct isa *isa)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_cpu_init();
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("f16c");
+    if (isa == &isa_avx2)
+        return avx2;
+    if (isa == &isa_avx512)
+        return avx2 && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512dq");
+#endif
+    return isa == &isa_c;
+}
+
+/* The best that this CPU has, but none better than TWINSCALE_ISA names. */
+static enum status choose_isa(const struct isa **result)
+{
+    const char *wanted = getenv("TWINSCALE_ISA");
+    int first = 0;
+    if (wanted && *wanted) {
+        static const char *const names[] = {"avx512", "avx2", "c"};
+        int rank = 0;
+        while (rank < 3 && strcmp(wanted, names[rank]) != 0)
+            rank++;
+        if (rank == 3)
+            return status_fail(
+                STATUS_USAGE,
+                "TWINSCALE_ISA is \"%s\": expected avx512, avx2 or c, or unset "
+                "it to use the best this CPU has",
+                wanted);
+        first = rank - (3 - ISAS);
+    }
+    int index = first < 0 ? 0 : first;
+    while (!cpu_has(isas[index]))
+        index++;
+    *result = isas[index];
+    return STATUS_OK;
+}
+
+/* The CPU's own name, without trailing blanks; "CPU" where it is not told. */
+static void cpu_model(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "CPU");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    while (file && fgets(line, sizeof line, file)) {
+        char *name = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !name)
+            continue;
+        name += 1 + strspn(name + 1, " ");
+        name[strcspn(name, "\n")] = '\0';
+        snprintf(text, bytes, "%.*s", (int)bytes - 1, name);
+        break;
+    }
+    if (file)
+        fclose(file);
+}
+
+/* ---- threads and memory -------------------------------------------------------------
+ */
+
+void cpu_parallel(const struct device *device, size_t tasks,
+                  void (*run)(void *job, size_t task, int thread), void *job)
+{
+    pool_run(cpu_backend(device)->pool, tasks, run, job);
+}
+
+/* Cores that this process may use. */
+static int usable_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static float *allot_floats(size_t floats)
+{
+    size_t bytes = (floats * sizeof(float) + 63) / 64 * 64;
+    float *block = aligned_alloc(64, bytes);
+    if (block)
+        memset(block, 0, bytes);
+    return block;
+}
+
+enum status cpu_reserve_workspace(struct device *device, size_t floats)
+{
+    struct cpu_backend *backend = cpu_backend(device);
+    if (floats <= backend->workspace_floats)
+        return STATUS_OK;
+    free(backend->workspace);
+    backend->workspace_floats = 0;
+    backend->workspace = allot_floats(floats);
+    if (!backend->workspace)
+        return status_fail(
+            STATUS_FAILED,
+            "convolution workspace: %zu bytes were wanted and not to be had; "
+            "lower the batch or the width",
+            floats * sizeof(float));
+    backend->workspace_floats = floats;
+    return STATUS_OK;
+}
+
+struct reduce_parts cpu_reduce_parts(size_t rows, size_t channels)
+{
+    size_t most = REDUCE_FLOATS / (2 * channels);
+    size_t count = (rows * channels + 8191) / 8192; // parts worth a thread's while
+    if (count > REDUCE_PARTS)
+        count = REDUCE_PARTS;
+    if (count > most)
+        count = most;
+    if (count < 1)
+        count = 1;
+    size_t part_rows = (rows + count - 1) / count;
+    return (struct reduce_parts){(rows + part_rows - 1) / part_rows, part_rows};
+}
+
+void cpu_combine(const float *parts, size_t count, size_t stride, size_t channels,
+                 float *to)
+{
+    for (size_t c = 0; c < channels; c++) {
+        double sum = 0;
+        for (size_t part = 0; part < count; part++)
+            sum += (double)parts[part * stride + c];
+        to[c] = (float)sum;
+    }
+}
+
+static enum status allot_scratch(struct cpu_backend *backend)
+{
+    const size_t by_rows = GEMM_ROWS * GEMM_LEFT_STEP;
+    const size_t by_panels = GEMM_PANEL_ROWS * GEMM_DEPTH;
+    const size_t left = (by_rows > by_panels ? by_rows : by_panels) + 64;
+    const size_t right = GEMM_DEPTH * GEMM_COLS, line = GEMM_COLS + 64;
+    const size_t result = GEMM_PANEL_ROWS * GEMM_RESULT_STEP;
+    const size_t each = left + right + result + line;
+    size_t threads = (size_t)backend->threads;
+    backend->scratch = calloc(threads, sizeof *backend->scratch);
+    backend->scratch_block = allot_floats(each * threads);
+    backend->reduce = allot_floats(REDUCE_FLOATS);
+    if (!backend->scratch || !backend->scratch_block || !backend->reduce)
+        return status_fail(
+            STATUS_FAILED,
+            "cpu: %zu bytes of scratch for %zu threads were wanted and not to "
+            "be had; use fewer threads",
+            each * threads * sizeof(float), threads);
+    for (size_t i = 0; i < threads; i++) {
+        float *block = backend->scratch_block + i * each;
+        backend->scratch[i] = (struct scratch){block, block + left, block + left + right,
+                                               block + left + right + result};
+    }
+    return STATUS_OK;
+}
+
+/* ---- opening ------------------------------------------------------------------------
+ */
+
+enum status cpu_open(struct device *device)
+{
+    const struct isa *isa = NULL;
+    TRY(choose_isa(&isa));
+    struct cpu_backend *backend = calloc(1, sizeof *backend);
+    if (!backend)
+        return status_fail(STATUS_FAILED, "cpu: no memory for the backend");
+    if (device->threads < 1)
+        device->threads = usable_cores();
+    backend->isa = isa;
+    backend->threads = device->threads;
+    ref_fill_ops(&backend->ref);
+    backend->ops = backend->ref;
+    cpu_fill_conv(&backend->ops.conv);
+    cpu_fill_norm(&backend->ops.norm);
+    cpu_fill_pointwise(&backend->ops.pointwise);
+    cpu_fill_image(&backend->ops.image);
+    cpu_fill_optimizer(&backend->ops.optimizer);
+    device->backend = backend;
+    device->ops = &backend->ops;
+    device->channel_multiple = 1;
+
+    enum status status = pool_create(backend->threads, &backend->pool);
+    if (status == STATUS_OK)
+        status = allot_scratch(backend);
+    if (status != STATUS_OK) {
+        cpu_close(device);
+        return status;
+    }
+    char model[80];
+    cpu_model(model, sizeof model);
+    snprintf(device->description, sizeof device->description, "%s, %s, %d thread%s",
+             model, isa->name, device->threads, device->threads == 1 ? "" : "s");
+    return STATUS_OK;
+}
+
+void cpu_close(struct device *device)
+{
+    struct cpu_backend *backend = cpu_backend(device);
+    if (!backend)
+        return;
+    pool_destroy(backend->pool);
+    free(backend->scratch);
+    free(backend->scratch_block);
+    free(backend->workspace);
+    free(backend->reduce);
+    free(backend);
+    device->backend = NULL;
+    device->ops = NULL;
+}

@@ -1,0 +1,20 @@
+/* cpu.h - the fast CPU backend: ref, overridden where this code is faster.
+ * Flow:  device_open("cpu") -> [cpu_open] -> device->ops.
+ * Owns:  device->backend: the op table, the scratch of each thread, one workspace.
+ *
+ * The vector code is chosen at run time: AVX-512, AVX2 with FMA, or plain C. The
+ * environment variable TWINSCALE_ISA = avx512 | avx2 | c lowers the choice. */
+#ifndef KERNELS_CPU_CPU_H
+#define KERNELS_CPU_CPU_H
+
+#include "kernels/device.h"
+
+/* Fills device->ops, ->backend, ->description, ->channel_multiple, and ->threads where it
+ * is 0 (one per core that this process may use). STATUS_USAGE names an unknown
+ * TWINSCALE_ISA, STATUS_FAILED the bytes that were wanted. */
+enum status cpu_open(struct device *device);
+
+/* Releases device->backend; a device that never opened is fine. */
+void cpu_close(struct device *device);
+
+#endif

@@ -1,0 +1,274 @@
+/* cpu_conv.c - the three passes of a convolution as products of packed matrices. */
+#include <stdlib.h>
+
+#include "kernels/cpu/fold.h"
+#include "kernels/cpu/product.h"
+#include "kernels/cpu/wgrad.h"
+
+struct conv_plan {
+    struct conv_desc desc;
+    int is_dense;  // y is 1x1 and the kernel covers x: one plain matrix product
+    int is_folded; // dgrad is a fold; otherwise a product
+    struct product forward, dgrad;
+    struct fold fold;
+    struct wgrad wgrad;
+};
+
+static struct window forward_window(const struct conv_desc *d)
+{
+    return (struct window){.height = d->x.h,
+                           .width = d->x.w,
+                           .channels = d->x.c,
+                           .grid_h = d->y.h,
+                           .grid_w = d->y.w,
+                           .step = d->stride,
+                           .top = -d->pad,
+                           .left = -d->pad,
+                           .taps_h = d->kernel,
+                           .taps_w = d->kernel};
+}
+
+static void plan_forward(struct conv_plan *plan, const struct isa *isa)
+{
+    const struct conv_desc *d = &plan->desc;
+    struct product *product = &plan->forward;
+    product->phases[0] = (struct phase){
+        .window = forward_window(d),
+        .rows = (size_t)d->y.n * (size_t)d->y.h * (size_t)d->y.w,
+        .depth = d->kernel * d->kernel * d->x.c,
+    };
+    product->phase_count = 1;
+    product->cols = product->channels = d->y.c;
+    product->out_h = d->y.h;
+    product->out_w = d->y.w;
+    product->out_step = 1;
+    product->is_turned = 1;
+    product_plan(product, isa);
+}
+
+/* One product with all elements of a sample as columns. */
+static void plan_dense_dgrad(struct conv_plan *plan, const struct isa *isa)
+{
+    const struct conv_desc *d = &plan->desc;
+    struct product *product = &plan->dgrad;
+    product->cols = d->x.h * d->x.w * d->x.c;
+    product->channels = d->x.c;
+    product->out_h = product->out_w = product->out_step = 1;
+    product->kernel = product->weight_step = 1;
+    product->weight_channels = product->cols;
+    product->phases[0] = (struct phase){.window = {.height = 1,
+                                                   .width = 1,
+                                                   .channels = d->y.c,
+                                                   .grid_h = 1,
+                                                   .grid_w = 1,
+                                                   .step = 1,
+                                                   .taps_h = 1,
+                                                   .taps_w = 1},
+                                        .rows = (size_t)d->y.n,
+                                        .depth = d->y.c};
+    product->phase_count = 1;
+    product_plan(product, isa);
+}
+
+/* Along one axis, the taps that reach input pixels of one parity.
+ * Pixel h = first + i*stride is reached by tap r when (h + pad - r) is a multiple of the
+ * stride: r = tap_first + t*stride, and then from y pixel (h + pad - tap_first)/stride -
+ * t. Read with t descending, those y pixels ascend: a window of `taps` pixels at i +
+ * window_first, whose first tap is the last of them. */
+struct axis_phase {
+    int pixels, taps, last_tap, window_first;
+};
+
+static struct axis_phase axis_phase(int first, int size, const struct conv_desc *d)
+{
+    int tap_first = (first + d->pad) % d->stride;
+    struct axis_phase axis = {0};
+    axis.pixels = (size - first + d->stride - 1) / d->stride;
+    if (tap_first < d->kernel)
+        axis.taps = (d->kernel - tap_first + d->stride - 1) / d->stride;
+    axis.last_tap = tap_first + (axis.taps - 1) * d->stride;
+    axis.window_first = (first + d->pad - tap_first) / d->stride - (axis.taps - 1);
+    return axis;
+}
+
+static void plan_dgrad(struct conv_plan *plan, const struct isa *isa)
+{
+    const struct conv_desc *d = &plan->desc;
+    struct product *product = &plan->dgrad;
+    product->cols = product->channels = product->weight_channels = d->x.c;
+    product->out_h = d->x.h;
+    product->out_w = d->x.w;
+    product->out_step = product->weight_step = d->stride;
+    product->kernel = d->kernel;
+    for (int top = 0; top < d->stride && top < d->x.h; top++) {
+        struct axis_phase h = axis_phase(top, d->x.h, d);
+        for (int left = 0; left < d->stride && left < d->x.w; left++) {
+            struct axis_phase w = axis_phase(left, d->x.w, d);
+            product->phases[product->phase_count++] = (struct phase){
+                .window = {.height = d->y.h,
+                           .width = d->y.w,
+                           .channels = d->y.c,
+                           .grid_h = h.pixels,
+                           .grid_w = w.pixels,
+                           .step = 1,
+                           .top = h.window_first,
+                           .left = w.window_first,
+                           .taps_h = h.taps,
+                           .taps_w = w.taps},
+                .rows = (size_t)d->x.n * (size_t)h.pixels * (size_t)w.pixels,
+                .depth = h.taps * w.taps * d->y.c,
+                .out_top = top,
+                .out_left = left,
+                .tap_h = h.last_tap,
+                .tap_w = w.last_tap};
+        }
+    }
+    product_plan(product, isa);
+}
+
+static void plan_wgrad(struct conv_plan *plan, const struct isa *isa)
+{
+    const struct conv_desc *d = &plan->desc;
+    plan->wgrad.window = forward_window(d);
+    plan->wgrad.depth = (size_t)d->y.n * (size_t)d->y.h * (size_t)d->y.w;
+    plan->wgrad.rows = d->y.c;
+    plan->wgrad.cols = d->kernel * d->kernel * d->x.c;
+    wgrad_plan(&plan->wgrad, isa);
+}
+
+static int geometry_fits(const struct conv_desc *d)
+{
+    int sizes_fit = d->x.n > 0 && d->x.h > 0 && d->x.w > 0 && d->x.c > 0 && d->y.c > 0 &&
+                    d->kernel > 0 && d->stride > 0 && d->pad >= 0;
+    return sizes_fit && d->y.n == d->x.n && d->x.h + 2 * d->pad >= d->kernel &&
+           d->x.w + 2 * d->pad >= d->kernel &&
+           d->y.h == (d->x.h + 2 * d->pad - d->kernel) / d->stride + 1 &&
+           d->y.w == (d->x.w + 2 * d->pad - d->kernel) / d->stride + 1;
+}
+
+static void cpu_release(struct device *device, struct conv_plan *plan)
+{
+    (void)device;
+    if (!plan)
+        return;
+    free(plan->forward.phases);
+    free(plan->dgrad.phases);
+    free(plan);
+}
+
+/* What the hungriest pass needs. */
+static size_t workspace_floats(const struct conv_plan *plan)
+{
+    const size_t passes[] = {plan->forward.workspace_floats, plan->dgrad.workspace_floats,
+                             plan->fold.workspace_floats, plan->wgrad.workspace_floats};
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++)
+        most = passes[i] > most ? passes[i] : most;
+    return most;
+}
+
+static enum status cpu_prepare(struct device *device, const struct conv_desc *desc,
+                               struct conv_plan **result)
+{
+    const struct isa *isa = cpu_backend(device)->isa;
+    char x[SHAPE_TEXT], y[SHAPE_TEXT];
+    if (!geometry_fits(desc))
+        return status_fail(STATUS_FAILED,
+                           "convolution: x %s, kernel %d, stride %d, padding %d does not "
+                           "give y %s; check the sizes of the layers around it",
+                           shape_text(desc->x, x), desc->kernel, desc->stride, desc->pad,
+                           shape_text(desc->y, y));
+    struct conv_plan *plan = calloc(1, sizeof *plan);
+    size_t phases = (size_t)desc->stride * (size_t)desc->stride;
+    if (plan) {
+        plan->forward.phases = calloc(1, sizeof *plan->forward.phases);
+        plan->dgrad.phases = calloc(phases, sizeof *plan->dgrad.phases);
+    }
+    if (!plan || !plan->forward.phases || !plan->dgrad.phases) {
+        cpu_release(device, plan);
+        return status_fail(STATUS_FAILED, "convolution of x %s: no memory for its plan",
+                           shape_text(desc->x, x));
+    }
+    plan->desc = *desc;
+    plan->is_dense = desc->y.h == 1 && desc->y.w == 1 && desc->pad == 0 &&
+                     desc->kernel == desc->x.h && desc->kernel == desc->x.w;
+    plan_forward(plan, isa);
+    plan->is_folded = !plan->is_dense && fold_plan(&plan->fold, desc, isa);
+    if (plan->is_dense)
+        plan_dense_dgrad(plan, isa);
+    else if (!plan->is_folded)
+        plan_dgrad(plan, isa);
+    plan_wgrad(plan, isa);
+
+    enum status status = cpu_reserve_workspace(device, workspace_floats(plan));
+    if (status != STATUS_OK) {
+        cpu_release(device, plan);
+        return status;
+    }
+    *result = plan;
+    return STATUS_OK;
+}
+
+/* Shape and padding of an operand; the CPU stores no padding. The dtype is the tensor's
+ * own: packing widens any, the epilogue rounds to any. */
+static void check_operand(const char *name, const struct tensor *tensor,
+                          struct shape shape)
+{
+    char found[SHAPE_TEXT], wanted[SHAPE_TEXT];
+    CHECK(shape_equal(tensor->shape, shape), "%s is %s, the plan has %s", name,
+          shape_text(tensor->shape, found), shape_text(shape, wanted));
+    CHECK(tensor->dtype <= DTYPE_BF16, "%s is %s, not a float", name,
+          dtype_name(tensor->dtype));
+    CHECK(tensor->c_stored == shape.c && tensor->n_stored == shape.n,
+          "%s is padded to %d rows, %d channels", name, tensor->n_stored,
+          tensor->c_stored);
+}
+
+static struct shape weight_shape(const struct conv_desc *d)
+{
+    return (struct shape){d->y.c, d->kernel, d->kernel, d->x.c};
+}
+
+static void cpu_forward(struct device *device, struct conv_plan *plan,
+                        const struct tensor *x, const struct tensor *w,
+                        const struct conv_epilogue *epilogue, struct tensor *y)
+{
+    const struct conv_desc *d = &plan->desc;
+    check_operand("x", x, d->x);
+    check_operand("w", w, weight_shape(d));
+    check_operand("y", y, d->y);
+    product_run(&plan->forward, device, x, w, epilogue, y);
+}
+
+static void cpu_dgrad(struct device *device, struct conv_plan *plan,
+                      const struct tensor *dy, const struct tensor *w,
+                      const struct conv_epilogue *epilogue, struct tensor *dx)
+{
+    const struct conv_desc *d = &plan->desc;
+    check_operand("dy", dy, d->y);
+    check_operand("w", w, weight_shape(d));
+    check_operand("dx", dx, d->x);
+    if (plan->is_folded)
+        fold_run(&plan->fold, device, dy, w, epilogue, dx);
+    else
+        product_run(&plan->dgrad, device, dy, w, epilogue, dx);
+}
+
+static void cpu_wgrad(struct device *device, struct conv_plan *plan,
+                      const struct tensor *x, const struct tensor *dy, float *grad,
+                      int accumulate)
+{
+    const struct conv_desc *d = &plan->desc;
+    check_operand("x", x, d->x);
+    check_operand("dy", dy, d->y);
+    wgrad_run(&plan->wgrad, device, x, dy, d->dtype, grad, accumulate);
+}
+
+void cpu_fill_conv(struct conv_ops *ops)
+{
+    ops->prepare = cpu_prepare;
+    ops->release = cpu_release;
+    ops->forward = cpu_forward;
+    ops->dgrad = cpu_dgrad;
+    ops->wgrad = cpu_wgrad;
+}

@@ -1,0 +1,163 @@
+/* cpu_optimizer.c - one sweep over a net's flat blocks per op, cut among threads. */
+#include <math.h>
+
+#include "kernels/cpu/backend.h"
+
+enum { PIECE = 32768 }; // elements of a task
+
+/* Elements [first, first + count) of the task. */
+struct piece {
+    size_t first, count;
+};
+
+static struct piece piece_of(size_t n, size_t task)
+{
+    size_t first = task * PIECE;
+    return (struct piece){first, n - first < PIECE ? n - first : PIECE};
+}
+
+static size_t pieces(size_t n)
+{
+    return (n + PIECE - 1) / PIECE;
+}
+
+struct flat_job {
+    const struct isa *isa;
+    float *to;
+    const float *from;
+    size_t n;
+    float factor;
+    unsigned found; // or-ed by every task
+    struct adam_sweep adam;
+};
+
+static void check_task(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    struct flat_job *job = job_pointer;
+    struct piece piece = piece_of(job->n, task);
+    unsigned found =
+        job->isa->grads_check(job->from + piece.first, piece.count, job->factor);
+    if (found)
+        __atomic_fetch_or(&job->found, found, __ATOMIC_RELAXED);
+}
+
+static void cpu_grads_check(struct device *device, const float *grads, size_t n,
+                            struct scaler_state *state)
+{
+    struct flat_job job = {.isa = cpu_backend(device)->isa,
+                           .from = grads,
+                           .n = n,
+                           .factor = scaler_inverse(state)};
+    cpu_parallel(device, pieces(n), check_task, &job);
+    if (job.found & 1u)
+        state->found_inf = 1.0f;
+    if (job.found & 2u)
+        state->found_inf_unscaled = 1.0f;
+}
+
+static void scale_task(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    struct flat_job *job = job_pointer;
+    struct piece piece = piece_of(job->n, task);
+    job->isa->scale(job->to + piece.first, piece.count, job->factor);
+}
+
+static void cpu_grads_unscale(struct device *device, float *grads, size_t n,
+                              const struct scaler_state *state)
+{
+    struct flat_job job = {.isa = cpu_backend(device)->isa,
+                           .to = grads,
+                           .n = n,
+                           .factor = scaler_inverse(state)};
+    cpu_parallel(device, pieces(n), scale_task, &job);
+}
+
+static void adam_task(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    struct flat_job *job = job_pointer;
+    struct piece piece = piece_of(job->n, task);
+    struct adam_sweep sweep = job->adam;
+    sweep.first = piece.first;
+    sweep.count = piece.count;
+    job->isa->adam(&sweep);
+}
+
+static void cpu_adam_step(struct device *device, const struct adam_args *args,
+                          int is_unscaled, struct scaler_state *state)
+{
+    if (scaler_must_skip(state))
+        return;
+    double t = (double)(state->adam_t + 1);
+    double correction1 = 1.0 - pow((double)args->beta1, t);
+    double correction2 = 1.0 - pow((double)args->beta2, t);
+    struct flat_job job = {
+        .isa = cpu_backend(device)->isa,
+        .n = args->n,
+        .adam = {.args = args,
+                 .inverse_scale = is_unscaled ? 1.0f : scaler_inverse(state),
+                 .step_size = (float)((double)args->lr / correction1),
+                 .root_v_scale = (float)sqrt(correction2)},
+    };
+    cpu_parallel(device, pieces(args->n), adam_task, &job);
+    state->adam_t += 1;
+}
+
+static void ema_task(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    struct flat_job *job = job_pointer;
+    struct piece piece = piece_of(job->n, task);
+    job->isa->ema(job->to + piece.first, job->from + piece.first, piece.count,
+                  job->factor);
+}
+
+static void cpu_ema_update(struct device *device, float *ema, const float *params,
+                           size_t n, const float *decay)
+{
+    struct flat_job job = {.isa = cpu_backend(device)->isa,
+                           .to = ema,
+                           .from = params,
+                           .n = n,
+                           .factor = *decay};
+    cpu_parallel(device, pieces(n), ema_task, &job);
+}
+
+struct copy_job {
+    const struct isa *isa;
+    struct sweep sweep;
+};
+
+static void copy_task(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    const struct copy_job *job = job_pointer;
+    struct sweep sweep = job->sweep;
+    struct piece piece = piece_of(sweep.count, task);
+    sweep.first = piece.first;
+    sweep.count = piece.count;
+    job->isa->cast(&sweep);
+}
+
+static void cpu_half_copy(struct device *device, const float *params, void *half,
+                          enum dtype half_dtype, size_t n)
+{
+    struct copy_job job = {.isa = cpu_backend(device)->isa,
+                           .sweep = {.a = params,
+                                     .a_dtype = DTYPE_F32,
+                                     .out = half,
+                                     .out_dtype = half_dtype,
+                                     .count = n}};
+    cpu_parallel(device, pieces(n), copy_task, &job);
+}
+
+void cpu_fill_optimizer(struct optimizer_ops *ops)
+{
+    ops->grads_check = cpu_grads_check;
+    ops->grads_unscale = cpu_grads_unscale;
+    ops->adam_step = cpu_adam_step;
+    ops->ema_update = cpu_ema_update;
+    ops->half_copy = cpu_half_copy;
+}

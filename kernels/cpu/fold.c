@@ -1,0 +1,200 @@
+#include "kernels/cpu/fold.h"
+
+#include <string.h>
+
+struct fold_job {
+    const struct fold *fold;
+    const struct isa *isa;
+    struct scratch *scratch;
+    const struct tensor *dy, *weights;
+    struct tensor *dx;
+    float *right; // packed panels [depth][tile_cols]
+    float *sums;  // [tasks][2][channels] or NULL
+    struct conv_epilogue epilogue;
+};
+
+/* Rows [first, end) of dy. */
+struct span {
+    int first, end;
+};
+
+static int floor_div(int a, int b)
+{
+    return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
+
+/* The rows of dy whose taps reach rows [first, end) of dx. */
+static struct span rows_reaching(const struct conv_desc *d, int first, int end)
+{
+    int low = floor_div(first + d->pad - d->kernel, d->stride) + 1;
+    int high = floor_div(end - 1 + d->pad, d->stride) + 1;
+    low = low < 0 ? 0 : low;
+    high = high > d->y.h ? d->y.h : high;
+    return (struct span){low, high < low ? low : high};
+}
+
+int fold_plan(struct fold *fold, const struct conv_desc *desc, const struct isa *isa)
+{
+    enum { ROOM = GEMM_DEPTH * GEMM_COLS - GEMM_ROWS * GEMM_COLS / 4 };
+    int cols = desc->kernel * desc->kernel * desc->x.c;
+    if (desc->x.c > THIN_COLS || cols > GEMM_COLS / 4 ||
+        desc->x.w * desc->x.c > GEMM_ROWS * GEMM_RESULT_STEP)
+        return 0;
+    size_t panels = (size_t)(cols + isa->tile_cols - 1) / (size_t)isa->tile_cols;
+    *fold = (struct fold){.desc = *desc, .cols = cols};
+    fold->tap_step = panels * (size_t)isa->tile_cols;
+    fold->right_floats = fold->tap_step * (size_t)desc->y.c;
+
+    // The rows of dy that a band of b rows needs are at most (b + kernel - 2)/stride + 1.
+    int rows_max = (int)(ROOM / (fold->tap_step * (size_t)desc->y.w));
+    int band = (rows_max - 1) * desc->stride + 2 - desc->kernel;
+    if (band < 2 * desc->kernel && band < desc->x.h)
+        return 0;
+    fold->band = band < desc->x.h ? band : desc->x.h;
+    fold->bands = (desc->x.h + fold->band - 1) / fold->band;
+    fold->workspace_floats =
+        fold->right_floats + 2 * (size_t)(desc->x.n * fold->bands * desc->x.c);
+    return 1;
+}
+
+static void pack_task(void *job_pointer, size_t panel, int thread)
+{
+    (void)thread;
+    const struct fold_job *job = job_pointer;
+    const struct fold *fold = job->fold;
+    int tile_cols = job->isa->tile_cols, depth = fold->desc.y.c;
+    int col = (int)panel * tile_cols;
+    int cols = fold->cols - col < tile_cols ? fold->cols - col : tile_cols;
+    job->isa->pack_right(job->weights->data, job->weights->dtype, (size_t)col,
+                         (size_t)fold->cols, depth, cols,
+                         job->right + panel * (size_t)tile_cols * (size_t)depth);
+}
+
+/* taps[pixel][r, s, c] for the pixels of a span of dy rows. */
+static void multiply_span(const struct fold_job *job, size_t sample, struct span span,
+                          float *left, float *taps)
+{
+    const struct fold *fold = job->fold;
+    const struct conv_desc *d = &fold->desc;
+    struct window pixels = {.data = job->dy->data,
+                            .dtype = job->dy->dtype,
+                            .height = d->y.h,
+                            .width = d->y.w,
+                            .channels = d->y.c,
+                            .grid_h = d->y.h,
+                            .grid_w = d->y.w,
+                            .step = 1,
+                            .taps_h = 1,
+                            .taps_w = 1};
+    struct block block = {.left = left,
+                          .right_panel_step =
+                              (size_t)d->y.c * (size_t)job->isa->tile_cols,
+                          .result_step = fold->tap_step,
+                          .cols = fold->cols};
+    size_t first = (sample * (size_t)d->y.h + (size_t)span.first) * (size_t)d->y.w;
+    int count = (span.end - span.first) * d->y.w;
+    for (int m = 0; m < count; m += GEMM_ROWS) {
+        block.rows = count - m < GEMM_ROWS ? count - m : GEMM_ROWS;
+        block.result = taps + (size_t)m * fold->tap_step;
+        for (int k = 0; k < d->y.c; k += block.depth) {
+            block.depth = d->y.c - k < GEMM_DEPTH ? d->y.c - k : GEMM_DEPTH;
+            block.right = job->right + (size_t)(k * job->isa->tile_cols);
+            block.accumulate = k > 0;
+            job->isa->pack_window(&pixels, first + (size_t)m, block.rows, k, block.depth,
+                                  left, GEMM_LEFT_STEP);
+            job->isa->multiply_rows(&block);
+        }
+    }
+}
+
+/* row[w][c] += the taps of one row of dy, of kernel row r. */
+static void fold_taps(const struct fold *fold, const float *taps, int r, float *row)
+{
+    const struct conv_desc *d = &fold->desc;
+    int channels = d->x.c;
+    for (int s = 0; s < d->kernel; s++) {
+        int shift = s - d->pad; // pixel q reaches w = q*stride + shift
+        int q = shift < 0 ? (-shift + d->stride - 1) / d->stride : 0;
+        int q_end = floor_div(d->x.w - 1 - shift, d->stride) + 1;
+        q_end = q_end > d->y.w ? d->y.w : q_end;
+        const float *from =
+            taps + (size_t)q * fold->tap_step + (size_t)((r * d->kernel + s) * channels);
+        float *to = row + (q * d->stride + shift) * channels;
+        for (; q < q_end; q++, from += fold->tap_step, to += d->stride * channels)
+            for (int c = 0; c < channels; c++)
+                to[c] += from[c];
+    }
+}
+
+static void add_sums(const float *row, int count, int channels, float *sums)
+{
+    for (int i = 0; i < count; i++) {
+        sums[i % channels] += row[i];
+        sums[channels + i % channels] += row[i] * row[i];
+    }
+}
+
+static void fold_task(void *job_pointer, size_t task, int thread)
+{
+    const struct fold_job *job = job_pointer;
+    const struct fold *fold = job->fold;
+    const struct conv_desc *d = &fold->desc;
+    float *taps = job->scratch[thread].right, *row = job->scratch[thread].result;
+    size_t sample = task / (size_t)fold->bands;
+    int first = (int)(task % (size_t)fold->bands) * fold->band;
+    int end = first + fold->band < d->x.h ? first + fold->band : d->x.h;
+    struct span span = rows_reaching(d, first, end);
+    multiply_span(job, sample, span, job->scratch[thread].left, taps);
+
+    struct finish finish = {.activation = job->epilogue.activation,
+                            .slope = job->epilogue.slope,
+                            .dtype = job->dx->dtype};
+    int count = d->x.w * d->x.c;
+    float *sums = job->sums ? job->sums + task * 2 * (size_t)d->x.c : NULL;
+    if (sums)
+        memset(sums, 0, 2 * (size_t)d->x.c * sizeof *sums);
+    for (int h = first; h < end; h++) {
+        for (int i = 0; i < count; i++)
+            row[i] = job->epilogue.bias ? job->epilogue.bias[i % d->x.c] : 0.0f;
+        for (int r = (h + d->pad) % d->stride; r < d->kernel; r += d->stride) {
+            int p = floor_div(h + d->pad - r, d->stride);
+            if (p >= span.first && p < span.end)
+                fold_taps(fold,
+                          taps + (size_t)((p - span.first) * d->y.w) * fold->tap_step, r,
+                          row);
+        }
+        size_t line = (sample * (size_t)d->x.h + (size_t)h) * (size_t)count;
+        unsigned char *out = (unsigned char *)job->dx->data;
+        job->isa->finish_flat(row, (size_t)count, &finish,
+                              out + line * dtype_bytes(finish.dtype));
+        if (sums)
+            add_sums(row, count, d->x.c, sums);
+    }
+}
+
+void fold_run(const struct fold *fold, struct device *device, const struct tensor *dy,
+              const struct tensor *weights, const struct conv_epilogue *epilogue,
+              struct tensor *dx)
+{
+    struct cpu_backend *backend = cpu_backend(device);
+    struct fold_job job = {.fold = fold,
+                           .isa = backend->isa,
+                           .scratch = backend->scratch,
+                           .dy = dy,
+                           .weights = weights,
+                           .dx = dx,
+                           .right = backend->workspace};
+    if (epilogue)
+        job.epilogue = *epilogue;
+    if (job.epilogue.sum)
+        job.sums = backend->workspace + fold->right_floats;
+    size_t channels = (size_t)fold->desc.x.c;
+    size_t tasks = (size_t)fold->desc.x.n * (size_t)fold->bands;
+    cpu_parallel(device, fold->tap_step / (size_t)backend->isa->tile_cols, pack_task,
+                 &job);
+    cpu_parallel(device, tasks, fold_task, &job);
+    if (!job.sums)
+        return;
+    cpu_combine(job.sums, tasks, 2 * channels, channels, job.epilogue.sum);
+    cpu_combine(job.sums + channels, tasks, 2 * channels, channels, job.epilogue.sumsq);
+}

@@ -1,0 +1,30 @@
+/* fold.h - dgrad where x has few channels: the picture end of a GAN.
+ * Flow:  cpu_conv.c plans once -> fold_run() in a step.
+ * Owns:  nothing.  Borrows: the backend's workspace while it runs.
+ *
+ * With one or three columns a product per output parity would waste most lanes of a
+ * vector. Here every pixel of dy is multiplied with all taps at once, [pixels, K] x [K,
+ * R*R*C], in a scratch that holds a band of rows, and the taps are then folded onto the
+ * pixels of dx that they reach, in the order of the taps. A band's rows are the same bits
+ * as a picture's. */
+#ifndef KERNELS_CPU_FOLD_H
+#define KERNELS_CPU_FOLD_H
+
+#include "kernels/cpu/backend.h"
+
+struct fold {
+    struct conv_desc desc;
+    int cols;        // taps times channels
+    int band, bands; // rows of dx in a task, tasks of a sample
+    size_t tap_step; // floats from one pixel's taps to the next's
+    size_t right_floats, workspace_floats;
+};
+
+/* Plans, or returns 0 where this way does not suit the convolution. */
+int fold_plan(struct fold *fold, const struct conv_desc *desc, const struct isa *isa);
+
+void fold_run(const struct fold *fold, struct device *device, const struct tensor *dy,
+              const struct tensor *weights, const struct conv_epilogue *epilogue,
+              struct tensor *dx);
+
+#endif

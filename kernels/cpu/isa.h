@@ -1,0 +1,152 @@
+/* isa.h - what is compiled once per instruction set: the inner loops, on one thread.
+ * Flow:  cpu_*.c cut an op into tasks -> [isa] does each task's rows.
+ * Owns:  nothing; every buffer is the caller's.
+ *
+ * The GEMM. A task multiplies a block of at most GEMM_DEPTH by a block of right-hand
+ * panels: left, by rows     [rows][GEMM_LEFT_STEP], depth along a row; for forward and
+ * dgrad, whose rows are contiguous in NHWC memory left, by panels
+ * [rows/tile_rows][depth][tile_rows]; for wgrad, whose depth is pixels right panels
+ * [cols/tile_cols][depth][tile_cols], the last filled with zeros result
+ * [rows][result_step] f32 in scratch; the tile kernel may write up to a whole tile beyond
+ * rows and columns that count No operand is ever skipped for being zero: inf*0 must be
+ * NaN here as it is in ref. */
+#ifndef KERNELS_CPU_ISA_H
+#define KERNELS_CPU_ISA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/ops.h"
+
+#define GEMM_DEPTH 256 // 32 columns of it are 32 KB, a first-level cache
+#define GEMM_LEFT_STEP \
+    272               // floats; not a power of two, so that rows fall on many cache sets
+#define GEMM_ROWS 96  // a multiple of every tile height
+#define GEMM_COLS 256 // a multiple of every tile width
+#define GEMM_PANEL_ROWS 192 // the most rows of a block whose left side is panels
+#define GEMM_RESULT_STEP (GEMM_COLS + 16)
+#define THIN_COLS 4 // at most so many columns are dot products, not tiles
+
+/* The rows of an implicit matrix over an NHWC tensor: row m = (n, a, b) holds the window
+ * of taps_h x taps_w pixels whose corner is (a*step + top, b*step + left), zero outside.
+ *   element (m, k) with k = (r*taps_w + s)*channels + c is
+ *   data[n, a*step + top + r, b*step + left + s, c] */
+struct window {
+    const void *data;
+    enum dtype dtype;
+    int height, width, channels; // of the tensor
+    int grid_h, grid_w;          // rows m per sample
+    int step, top, left;
+    int taps_h, taps_w;
+};
+
+/* One block product. `accumulate` adds to the result. */
+struct block {
+    const float *left, *right;
+    size_t right_panel_step; // floats from one panel to the next
+    float *result;
+    size_t result_step;
+    int rows, cols, depth, accumulate;
+};
+
+/* What is done with a finished sum; see conv_epilogue. */
+struct finish {
+    const float *bias; // of the first column, or NULL
+    enum activation activation;
+    float slope;
+    enum dtype dtype;
+};
+
+/* One activation over rows of a batch norm. */
+struct norm_rows {
+    const void *x, *dy; // dy: backward only
+    void *out;
+    enum dtype x_dtype, dy_dtype, out_dtype;
+    size_t row_first, row_count; // rows of pixels
+    size_t channels;
+    const struct norm_vectors *vectors;
+    enum activation activation;
+    float slope;
+    float inv_count; // act_dgrad only
+};
+
+/* One flat sweep: elements [first, first + count). */
+struct sweep {
+    const void *a, *b;
+    void *out;
+    enum dtype a_dtype, b_dtype, out_dtype;
+    size_t first, count;
+    enum activation activation;
+    float slope;
+};
+
+/* What an Adam sweep needs, with the scalars of this step. */
+struct adam_sweep {
+    const struct adam_args *args;
+    size_t first, count;
+    float inverse_scale; // multiplies the gradient
+    float step_size;     // lr / (1 - beta1^t)
+    float root_v_scale;  // sqrt(1 - beta2^t)
+};
+
+struct isa {
+    const char *name;
+    int tile_rows, tile_cols;
+
+    // Packing. pack_window writes rows m = [first, first + rows), k = [k0, k0 + depth),
+    // and zeros up to a whole vector after each. pack_right copies `depth` source rows,
+    // `step` elements apart, of `cols` elements each, into one panel; pack_right_turned
+    // reads element (k, n) at n*step + k; pack_left_panels reads `depth` pixels of `rows`
+    // channels.
+    void (*pack_window)(const struct window *window, size_t first, int rows, int k0,
+                        int depth, float *to, size_t to_step);
+    void (*pack_right)(const void *from, enum dtype dtype, size_t offset, size_t step,
+                       int depth, int cols, float *panel);
+    void (*pack_right_turned)(const void *from, enum dtype dtype, size_t offset,
+                              size_t step, int depth, int cols, float *panel);
+    void (*pack_left_panels)(const void *from, enum dtype dtype, size_t offset,
+                             size_t step, int depth, int rows, float *panels);
+    // Right-hand panels [cols][depth] of a window's columns k0..k0+cols over rows of
+    // pixels.
+    void (*pack_right_window)(const struct window *window, size_t first, int depth,
+                              int k0, int cols, float *line, float *panels);
+
+    void (*multiply_rows)(const struct block *block);
+    void (*multiply_panels)(const struct block *block);
+    // right is [cols][right_panel_step], cols <= THIN_COLS; rows padded with zeros to
+    // LANES.
+    void (*multiply_thin)(const struct block *block);
+
+    // out[index ..] = store(act(sums + bias)); adds the stored values to sum and sumsq.
+    void (*finish_row)(const float *sums, int cols, const struct finish *finish,
+                       void *out, size_t index, float *sum, float *sumsq);
+    // The same over n values that share no column vectors; bias is not looked at.
+    void (*finish_flat)(float *sums, size_t n, const struct finish *finish, void *out);
+    // grad = (accumulate ? grad : 0) + round(sum of `parts` arrays, `step` floats apart).
+    void (*finish_grad)(const float *part, size_t step, int parts, int n,
+                        enum dtype dtype, float *grad, int accumulate);
+
+    // Per-channel sums of rows are written, not added; sumsq may be NULL.
+    void (*channel_sums)(const struct norm_rows *rows, float *sum, float *sumsq);
+    void (*norm_forward)(const struct norm_rows *rows);
+    void (*norm_reduce)(const struct norm_rows *rows, float *sum_dz, float *sum_dz_xhat);
+    void (*norm_dgrad)(const struct norm_rows *rows);
+
+    void (*activate)(const struct sweep *sweep);
+    void (*activate_backward)(const struct sweep *sweep); // a: dy, b: y
+    void (*cast)(const struct sweep *sweep);
+    void (*add)(float *to, const float *from, size_t n);
+
+    // Bit 0: some g is inf or NaN. Bit 1: some finite g*inverse_scale is not.
+    unsigned (*grads_check)(const float *grads, size_t n, float inverse_scale);
+    void (*scale)(float *values, size_t n, float factor);
+    void (*adam)(const struct adam_sweep *sweep);
+    void (*ema)(float *ema, const float *params, size_t n, float decay);
+};
+
+extern const struct isa isa_c;
+#if defined(__x86_64__) || defined(__i386__)
+extern const struct isa isa_avx2, isa_avx512;
+#endif
+
+#endif

@@ -1,0 +1,3 @@
+/* isa_avx512.c - the kernels for AVX-512 F, BW, VL and DQ; compiled with those flags. */
+#define ISA avx512
+#include "kernels/cpu/body.h"

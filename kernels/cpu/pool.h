@@ -1,0 +1,28 @@
+/* pool.h - threads that share the tasks of one op.
+ * Flow:  cpu_open() -> pool_create(); each op -> [pool_run] -> tasks.
+ * Owns:  threads - 1 threads; the caller of pool_run() is the first.
+ *
+ * Made for busy machines, where a barrier over all threads waits for whichever has lost
+ * its core. Here the caller works too, takes tasks as they come, and waits only for tasks
+ * that another thread has really begun; one that wakes too late finds the op closed and
+ * sleeps again. An idle thread looks out for work a few microseconds, since the next op
+ * follows soon within a step, and then sleeps. */
+#ifndef KERNELS_CPU_POOL_H
+#define KERNELS_CPU_POOL_H
+
+#include <stddef.h>
+
+#include "kernels/status.h"
+
+struct pool;
+
+/* STATUS_FAILED, with the system's reason, when a thread cannot be started. */
+enum status pool_create(int threads, struct pool **pool);
+void pool_destroy(struct pool *pool); // NULL is fine
+
+/* Runs run(job, task, thread) once for each task in [0, tasks), in any order, thread in
+ * [0, threads). Returns when all are done. One caller at a time. */
+void pool_run(struct pool *pool, size_t tasks,
+              void (*run)(void *job, size_t task, int thread), void *job);
+
+#endif

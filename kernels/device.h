@@ -1,0 +1,71 @@
+/* device.h - where tensors live and ops run.
+ * Flow:  main opens one device; nets, scaler and app pass it first to everything.
+ * Owns:  its op table, its threads, the first fault of a step.
+ *
+ *     struct device *device;
+ *     TRY(device_open("auto", 0, &device));
+ *     ...
+ *     TRY(device_fault(device));       // once per step: did anything go wrong?
+ *     device_close(device);            // NULL is fine
+ *
+ * Setup functions return a status; ops of a step return nothing: the device keeps the
+ * FIRST fault, with the op's name and shapes, and device_fault() tells it. */
+#ifndef KERNELS_DEVICE_H
+#define KERNELS_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+#include "kernels/tensor.h"
+
+struct ops; // kernels/ops.h: the op table, one per backend
+
+struct device {
+    const char *name;      // "cpu", "ref", "cuda:0"
+    const struct ops *ops; // every slot filled, or device_open() would have refused
+    int channel_multiple;  // channels are stored padded to this; 1 on a CPU
+    int threads;
+    char description[160];                // for a person: "AMD EPYC, avx512, 2 threads"
+    char fault[256];                      // "" or the first fault: op, shapes, reason
+    void *backend;                        // the backend's own state
+    void (*close)(struct device *device); // the backend's, for device_close()
+};
+
+/* Opens `name`: "auto" (a GPU when it works, else the CPU), "cpu", "ref", "cuda:N".
+ *   threads  0 = one per core that this process may use
+ * The environment variable TWINSCALE_ISA = avx512 | avx2 | c lowers what "cpu" uses.
+ * Refuses, with the reason: an unknown name, an absent GPU, an op table with an empty
+ * slot (named), arithmetic that hides inf and NaN (the build used -ffast-math or its
+ * like). On success the caller owns *device. */
+enum status device_open(const char *name, int threads, struct device **device);
+void device_close(struct device *device);
+
+/* STATUS_OK, or STATUS_FAILED with the first fault since the device was opened. Waits for
+ * the device's work to end. */
+enum status device_fault(struct device *device);
+
+/* Keeps a fault unless one is kept already. For ops. */
+void device_set_fault(struct device *device, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* One line per usable device, for `twinscale info --devices`; returns the count. Lines
+ * are written into `text` (bytes), with the reason where a kind of device is absent. */
+int device_list(char *text, size_t text_bytes);
+
+/* A tensor of this device: like tensor_of(), with the device's padding of channels, which
+ * float dtypes get. `is_weight` pads the rows (output channels) too. */
+struct tensor device_tensor(const struct device *device, enum dtype dtype,
+                            struct shape shape, int is_weight);
+
+/* ---- what device_open() asks of every backend; for its tests --------------------- */
+
+/* The name of the first empty slot ("conv.wgrad"), or NULL when every slot is filled. */
+const char *ops_empty_slot(const struct ops *ops);
+
+/* STATUS_FAILED unless every slot is filled, and inf and NaN are seen: by
+ * is_finite_f32(), and by grads_check() through the table, at the places where vector
+ * code and its tails begin and end. */
+enum status device_accept(struct device *device);
+
+#endif

@@ -1,0 +1,50 @@
+/* ref_loss.c - losses on logits: the seed of the backward pass, and sums for the log. */
+#include "kernels/half.h"
+#include "kernels/ref/ref.h"
+
+/* max(x,0) - x*t + log1p(exp(-|x|)): no exponential of a positive number. */
+static float bce_loss(float x, float target)
+{
+    float positive = x < 0.0f ? 0.0f : x;
+    return positive - x * target + log1pf(expf(-fabsf(x)));
+}
+
+static float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+static void bce_logits(struct device *device, const struct tensor *logits, float target,
+                       float weight, const struct scaler_state *state,
+                       struct tensor *seed, struct loss_sums *sums)
+{
+    (void)device;
+    ref_check_shapes("loss.bce_logits", logits, seed);
+    CHECK(logits->dtype == DTYPE_F32, "logits are %s", dtype_name(logits->dtype));
+    CHECK(logits->shape.h == 1 && logits->shape.w == 1 && logits->shape.c == 1,
+          "logits are %dx%dx%d", logits->shape.h, logits->shape.w, logits->shape.c);
+    int count = logits->shape.n;
+    // The scale meets the f32 seed; only the product is rounded to the seed's dtype.
+    float factor = (float)((double)scaler_scale(state) * (double)weight / (double)count);
+
+    struct loss_sums total = {.count = count, .is_finite = 1};
+    for (int n = 0; n < count; n++) {
+        float x = ((const float *)logits->data)[ref_place(logits, (size_t)n, 0)];
+        float loss = bce_loss(x, target);
+        element_store(seed->data, seed->dtype, ref_place(seed, (size_t)n, 0),
+                      factor * (sigmoid(x) - target));
+        total.loss += (double)loss;
+        total.loss_sq += (double)loss * (double)loss;
+        total.score += (double)x;
+        total.score_sq += (double)x * (double)x;
+        total.sign += x > 0.0f ? 1.0 : x < 0.0f ? -1.0 : 0.0;
+        total.is_finite &= is_finite_f32(x);
+    }
+    *sums = total;
+    ref_clear_padding(seed);
+}
+
+void ref_fill_loss(struct loss_ops *ops)
+{
+    *ops = (struct loss_ops){.bce_logits = bce_logits};
+}

@@ -1,0 +1,89 @@
+/* ref_optimizer.c - the finite check, Adam, the scaler's rule and the moving average. */
+#include "kernels/half.h"
+#include "kernels/ref/ref.h"
+
+static void grads_check(struct device *device, const float *grads, size_t n,
+                        struct scaler_state *state)
+{
+    (void)device;
+    float inverse = scaler_inverse(state);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_finite_f32(grads[i]))
+            state->found_inf = 1.0f;
+        else if (!is_finite_f32(grads[i] * inverse))
+            state->found_inf_unscaled = 1.0f;
+    }
+}
+
+static void grads_unscale(struct device *device, float *grads, size_t n,
+                          const struct scaler_state *state)
+{
+    (void)device;
+    float inverse = scaler_inverse(state);
+    for (size_t i = 0; i < n; i++)
+        grads[i] *= inverse;
+}
+
+static void adam_step(struct device *device, const struct adam_args *args,
+                      int is_unscaled, struct scaler_state *state)
+{
+    (void)device;
+    if (scaler_must_skip(state))
+        return;
+    int64_t t = state->adam_t + 1;
+    float inverse = is_unscaled ? 1.0f : scaler_inverse(state);
+    double correction1 = 1.0 - pow((double)args->beta1, (double)t);
+    double correction2 = 1.0 - pow((double)args->beta2, (double)t);
+    float step_size = (float)((double)args->lr / correction1);
+    float root_correction2 = (float)sqrt(correction2);
+    float rest1 = 1.0f - args->beta1, rest2 = 1.0f - args->beta2;
+    for (size_t i = 0; i < args->n; i++) {
+        float g = args->grads[i] * inverse;
+        float m = args->beta1 * args->m[i] + rest1 * g;
+        float v = args->beta2 * args->v[i] + rest2 * (g * g);
+        float p =
+            args->params[i] - step_size * m / (sqrtf(v) / root_correction2 + args->eps);
+        args->m[i] = m;
+        args->v[i] = v;
+        args->params[i] = p;
+        if (args->half)
+            element_store(args->half, args->half_dtype, i, p);
+    }
+    state->adam_t = t;
+}
+
+static void scaler_update(struct device *device, struct scaler_state *state,
+                          struct step_record *record)
+{
+    (void)device;
+    scaler_finish_step(state, record);
+}
+
+static void ema_update(struct device *device, float *ema, const float *params, size_t n,
+                       const float *decay)
+{
+    (void)device;
+    float rest = 1.0f - *decay;
+    for (size_t i = 0; i < n; i++)
+        ema[i] = ema[i] * *decay + params[i] * rest;
+}
+
+static void half_copy(struct device *device, const float *params, void *half,
+                      enum dtype half_dtype, size_t n)
+{
+    (void)device;
+    for (size_t i = 0; i < n; i++)
+        element_store(half, half_dtype, i, params[i]);
+}
+
+void ref_fill_optimizer(struct optimizer_ops *ops)
+{
+    *ops = (struct optimizer_ops){
+        .grads_check = grads_check,
+        .grads_unscale = grads_unscale,
+        .adam_step = adam_step,
+        .scaler_update = scaler_update,
+        .ema_update = ema_update,
+        .half_copy = half_copy,
+    };
+}
