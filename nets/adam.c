@@ -1,0 +1,39 @@
+#include "nets/adam.h"
+
+#include <string.h>
+
+enum status adam_create(struct adam *adam, struct net *net, const struct adam_config *config)
+{
+    memset(adam, 0, sizeof *adam);
+    adam->config = *config;
+    adam->net = net;
+    arena_begin(&adam->arena, net->device, "optimizer state");
+    arena_reserve(&adam->arena, (void **)&adam->m, net->param_elements * sizeof(float));
+    arena_reserve(&adam->arena, (void **)&adam->v, net->param_elements * sizeof(float));
+    return arena_commit(&adam->arena);
+}
+
+void adam_release(struct adam *adam)
+{
+    if (adam && adam->net)
+        arena_release(&adam->arena);
+}
+
+void adam_step(struct adam *adam, int is_unscaled, struct scaler_state *state)
+{
+    struct net *net = adam->net;
+    struct adam_args args = {
+        .params = net->params,
+        .half = net->half,
+        .half_dtype = net->dtype,
+        .grads = net->grads,
+        .m = adam->m,
+        .v = adam->v,
+        .n = net->param_elements,
+        .lr = adam->config.lr,
+        .beta1 = adam->config.beta1,
+        .beta2 = adam->config.beta2,
+        .eps = adam->config.eps,
+    };
+    net->device->ops->optimizer.adam_step(net->device, &args, is_unscaled, state);
+}
