@@ -1,0 +1,195 @@
+/* grad_scaler.c - the state machine around the rule of kernels/scaler_state.h.
+ * The host keeps only the order of calls; every number lives on the device, so that a
+ * step reads nothing back. */
+#include "scaler/grad_scaler.h"
+
+#include <string.h>
+
+#include "kernels/ops.h"
+
+struct grad_scaler_config grad_scaler_default_config(void)
+{
+    return (struct grad_scaler_config){.enabled = 1,
+                                       .init_scale = 65536.0,
+                                       .growth_factor = 2.0,
+                                       .backoff_factor = 0.5,
+                                       .growth_interval = 2000};
+}
+
+const char *grad_scaler_call_text(enum grad_scaler_call call)
+{
+    switch (call) {
+    case CALL_OK:
+        return "fine";
+    case CALL_NOT_SCALED:
+        return "unscale, step or update was called before the first scale: multiply the "
+               "loss by grad_scaler_scale() first";
+    case CALL_UNSCALED_TWICE:
+        return "unscale was already called since the last update";
+    case CALL_UNSCALE_AFTER_STEP:
+        return "unscale was called after step: call it before, or not at all";
+    case CALL_STEPPED_TWICE:
+        return "step was already called since the last update";
+    case CALL_NOT_CHECKED:
+        return "no check for inf and NaN was recorded since the last update: the network "
+               "has no gradients, or update was called without unscale or step";
+    }
+    return "unknown";
+}
+
+/* ---- device state ------------------------------------------------------------------ */
+
+static void write_state(struct grad_scaler *scaler, const struct scaler_state *state)
+{
+    scaler->device->ops->memory.upload(scaler->device, scaler->state, state,
+                                       sizeof *state);
+}
+
+struct scaler_state grad_scaler_read(const struct grad_scaler *scaler)
+{
+    struct scaler_state state;
+    scaler->device->ops->memory.download(scaler->device, &state, scaler->state,
+                                         sizeof state);
+    return state;
+}
+
+struct step_record grad_scaler_record(const struct grad_scaler *scaler)
+{
+    struct step_record record;
+    scaler->device->ops->memory.download(scaler->device, &record, scaler->record,
+                                         sizeof record);
+    return record;
+}
+
+enum status grad_scaler_create(struct grad_scaler *scaler, struct device *device,
+                               const char *name, const struct grad_scaler_config *config)
+{
+    *scaler = (struct grad_scaler){0};
+    TRY(grad_scaler_check_config(config, name));
+
+    *scaler = (struct grad_scaler){.device = device, .name = name, .config = *config};
+    arena_begin(&scaler->arena, device, "loss scaler");
+    arena_reserve(&scaler->arena, (void **)&scaler->state, sizeof *scaler->state);
+    arena_reserve(&scaler->arena, (void **)&scaler->record, sizeof *scaler->record);
+    enum status status = arena_commit(&scaler->arena);
+    if (status != STATUS_OK) {
+        grad_scaler_release(scaler);
+        return status;
+    }
+
+    struct scaler_state state = {.growth_factor = config->growth_factor,
+                                 .backoff_factor = config->backoff_factor,
+                                 .growth_interval = config->growth_interval,
+                                 .scale = (float)config->init_scale,
+                                 .enabled = config->enabled};
+    write_state(scaler, &state);
+    return STATUS_OK;
+}
+
+void grad_scaler_release(struct grad_scaler *scaler)
+{
+    if (scaler == NULL || scaler->device == NULL)
+        return;
+    arena_release(&scaler->arena);
+    *scaler = (struct grad_scaler){0};
+}
+
+/* ---- one iteration ----------------------------------------------------------------- */
+
+struct scaler_state *grad_scaler_scale(struct grad_scaler *scaler)
+{
+    scaler->has_scaled = 1;
+    return scaler->state;
+}
+
+/* A network without parameters records no check, which step and update then refuse. */
+static void check_gradients(struct grad_scaler *scaler, const struct adam *adam)
+{
+    const struct net *net = adam->net;
+    if (net->param_elements == 0)
+        return;
+    scaler->device->ops->optimizer.grads_check(scaler->device, net->grads,
+                                               net->param_elements, scaler->state);
+    scaler->is_checked = 1;
+}
+
+static void end_iteration(struct grad_scaler *scaler)
+{
+    scaler->stage = STAGE_READY;
+    scaler->is_checked = 0;
+}
+
+enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler, struct adam *adam)
+{
+    if (!scaler->config.enabled)
+        return CALL_OK;
+    if (!scaler->has_scaled)
+        return CALL_NOT_SCALED;
+    if (scaler->stage == STAGE_UNSCALED)
+        return CALL_UNSCALED_TWICE;
+    if (scaler->stage == STAGE_STEPPED)
+        return CALL_UNSCALE_AFTER_STEP;
+
+    check_gradients(scaler, adam);
+    if (scaler->is_checked)
+        scaler->device->ops->optimizer.grads_unscale(
+            scaler->device, adam->net->grads, adam->net->param_elements, scaler->state);
+    scaler->stage = STAGE_UNSCALED;
+    return CALL_OK;
+}
+
+enum grad_scaler_call grad_scaler_step(struct grad_scaler *scaler, struct adam *adam)
+{
+    if (scaler->config.enabled && !scaler->has_scaled)
+        return CALL_NOT_SCALED;
+    if (scaler->config.enabled && scaler->stage == STAGE_STEPPED)
+        return CALL_STEPPED_TWICE;
+    // Disabled, a second step is a second plain step, which the first one's flags must
+    // not skip.
+    if (scaler->stage == STAGE_STEPPED)
+        (void)grad_scaler_update(scaler);
+
+    if (scaler->stage == STAGE_READY)
+        check_gradients(scaler, adam);
+    if (!scaler->is_checked)
+        return CALL_NOT_CHECKED;
+    adam_step(adam, scaler->stage == STAGE_UNSCALED, scaler->state);
+    scaler->stage = STAGE_STEPPED;
+    return CALL_OK;
+}
+
+enum grad_scaler_call grad_scaler_update(struct grad_scaler *scaler)
+{
+    if (scaler->config.enabled && !scaler->has_scaled)
+        return CALL_NOT_SCALED;
+    if (!scaler->is_checked)
+        return scaler->config.enabled ? CALL_NOT_CHECKED : CALL_OK;
+    scaler->device->ops->optimizer.scaler_update(scaler->device, scaler->state,
+                                                 scaler->record);
+    end_iteration(scaler);
+    return CALL_OK;
+}
+
+enum status grad_scaler_set(struct grad_scaler *scaler, double new_scale)
+{
+    TRY(grad_scaler_check_scale(new_scale, scaler->name));
+    if (!scaler->config.enabled)
+        return STATUS_OK;
+
+    // A step taken or skipped in this iteration is counted; only the rule is replaced.
+    struct scaler_state before = grad_scaler_read(scaler);
+    struct scaler_state after = before;
+    struct step_record record = grad_scaler_record(scaler);
+    if (scaler->stage == STAGE_STEPPED)
+        scaler_finish_step(&after, &record);
+    after.scale = record.scale_after = (float)new_scale;
+    after.growth_tracker = record.growth_tracker = before.growth_tracker;
+    after.growths = record.growths = before.growths;
+    after.backoffs = record.backoffs = before.backoffs;
+    after.found_inf = after.found_inf_unscaled = 0.0f;
+    write_state(scaler, &after);
+    scaler->device->ops->memory.upload(scaler->device, scaler->record, &record,
+                                       sizeof record);
+    end_iteration(scaler);
+    return STATUS_OK;
+}

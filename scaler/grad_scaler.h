@@ -1,0 +1,107 @@
+/* grad_scaler.h - one network's loss scaler: PyTorch's GradScaler, bit for bit.
+ * Flow:  loss (times scale) -> backward -> [unscale] -> [step] -> [update] -> record.
+ * Owns:  its device state and the last record (one arena).  Borrows: device, optimizer.
+ *
+ * Order within one iteration, checked at every call:
+ *     grad_scaler_scale(s);              // device pointer that the loss reads
+ *     ... backward ...
+ *     grad_scaler_unscale(s, adam);      // optional: to look at or clip true gradients
+ *     grad_scaler_step(s, adam);         // checks, steps or skips
+ *     grad_scaler_update(s);             // applies the rule, once
+ *
+ * Differences from PyTorch, all of them guards: settings that ruin a run are refused; a
+ * finite gradient that the unscaling makes infinite also skips; a disabled scaler still
+ * checks, so that no NaN reaches a weight; a tracker beyond a lowered interval grows.
+ *
+ * Source: torch/amp/grad_scaler.py (behaviour). */
+#ifndef SCALER_GRAD_SCALER_H
+#define SCALER_GRAD_SCALER_H
+
+#include <stdint.h>
+
+#include "kernels/arena.h"
+#include "kernels/scaler_state.h"
+#include "nets/adam.h"
+
+struct grad_scaler_config {
+    int enabled;
+    double init_scale;       // a normal f32 after rounding: 2^-126 .. 3.4e38
+    double growth_factor;    // > 1
+    double backoff_factor;   // 0 < b < 1
+    int64_t growth_interval; // >= 1
+};
+
+/* 65536, 2, 0.5, 2000: PyTorch's. */
+struct grad_scaler_config grad_scaler_default_config(void);
+
+/* STATUS_USAGE with setting, value and allowed range; `who` ("g", "d") is the network. */
+enum status grad_scaler_check_config(const struct grad_scaler_config *config,
+                                     const char *who);
+enum status grad_scaler_check_scale(double scale, const char *who);
+
+enum grad_scaler_stage { STAGE_READY, STAGE_UNSCALED, STAGE_STEPPED };
+
+/* The five wrong orders of calls (and fine). Gradients are untouched when one is
+ * returned. A network without parameters has nothing to check: its step is
+ * CALL_NOT_CHECKED, neither a skip nor a success. Disabled, no order is wrong: unscale
+ * and update do nothing that is not needed, and every step is a plain, checked step. */
+enum grad_scaler_call {
+    CALL_OK,
+    CALL_NOT_SCALED,     // unscale, step or update before the first scale
+    CALL_UNSCALED_TWICE, // unscale after unscale
+    CALL_UNSCALE_AFTER_STEP,
+    CALL_STEPPED_TWICE, // step after step
+    CALL_NOT_CHECKED,   // update (or step) with no check recorded since the last update
+};
+const char *grad_scaler_call_text(enum grad_scaler_call call);
+
+struct grad_scaler {
+    struct device *device;
+    const char *name; // "g" or "d"
+    struct grad_scaler_config config;
+    enum grad_scaler_stage stage;
+    int has_scaled;             // scale() was called at least once
+    int is_checked;             // gradients were looked at since the last update
+    struct scaler_state *state; // device
+    struct step_record *record; // device; the last update's
+    struct arena arena;
+};
+
+enum status grad_scaler_create(struct grad_scaler *scaler, struct device *device,
+                               const char *name, const struct grad_scaler_config *config);
+void grad_scaler_release(struct grad_scaler *scaler);
+
+/* The device state that a loss op multiplies its seed by. */
+struct scaler_state *grad_scaler_scale(struct grad_scaler *scaler);
+enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler, struct adam *adam);
+enum grad_scaler_call grad_scaler_step(struct grad_scaler *scaler, struct adam *adam);
+enum grad_scaler_call grad_scaler_update(struct grad_scaler *scaler);
+
+/* PyTorch's update(new_scale): sets the scale, leaves the tracker, drops the collected
+ * checks, ends the iteration; nothing when disabled. Also allowed before the first
+ * scale(). STATUS_USAGE where init_scale would be refused. Waits for the device. */
+enum status grad_scaler_set(struct grad_scaler *scaler, double new_scale);
+
+/* Host copies; they wait for the device (not for use inside a step). */
+struct scaler_state grad_scaler_read(const struct grad_scaler *scaler);
+struct step_record grad_scaler_record(const struct grad_scaler *scaler);
+
+/* PyTorch's five keys, and what a checkpoint keeps besides. */
+struct grad_scaler_saved {
+    double scale, growth_factor, backoff_factor;
+    int64_t growth_interval, growth_tracker;
+    int enabled;
+    int64_t adam_t, updates, skipped, skipped_in_a_row, growths, backoffs;
+};
+/* Only between iterations (after update): CHECK aborts otherwise. */
+struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler);
+/* Refuses (STATUS_DATA) a saved state with values that would ruin the run, naming them,
+ * and one that a disabled scaler saved (it holds no scale) unless this one is disabled
+ * too. Settings of `scaler->config` that differ from the saved ones are the caller's to
+ * decide; load takes the saved scale and tracker and counters, and the CONFIG's factors.
+ * A tracker at or above the config's interval becomes interval - 1. A disabled scaler
+ * takes the counters only. Only between iterations. */
+enum status grad_scaler_load(struct grad_scaler *scaler,
+                             const struct grad_scaler_saved *saved);
+
+#endif
