@@ -1,0 +1,197 @@
+#include "app/input/batch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/philox.h"
+
+enum { BUFFERS = 2 };
+
+struct batch_stream {
+    const struct dataset *dataset;
+    size_t size, image_bytes;
+    uint64_t seed, next_image; // the thread's: the first image of the batch to fill
+    uint32_t *order;           // [dataset->count], of epoch `order_epoch`
+    uint64_t order_epoch;
+    uint8_t *buffers[BUFFERS];
+
+    pthread_t thread;
+    pthread_mutex_t mutex; // guards what follows
+    pthread_cond_t changed;
+    uint64_t filled, returned; // batches so far; batch b lies in buffer b % BUFFERS
+    int is_lent;               // batch `returned` is in the caller's hands
+    int is_closing;
+};
+
+/* Writes the order of one epoch.
+ *   for i = n-1 .. 1:  swap order[i], order[j],  j = floor(u (i+1) / 2^64)
+ * u: 64 bits of philox(seed, STREAM_SHUFFLE, epoch, i / 2), the upper or the lower half.
+ * Source: Fisher, Yates; Durstenfeld 1964, Algorithm 235. */
+static void shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch)
+{
+    for (size_t i = 0; i < count; i++)
+        order[i] = (uint32_t)i;
+    for (size_t i = count - 1; i > 0; i--) {
+        struct philox_words random = philox(seed, STREAM_SHUFFLE, epoch, i / 2);
+        unsigned half = i % 2 * 2;
+        uint64_t u = (uint64_t)random.word[half] << 32 | random.word[half + 1];
+        size_t j = (size_t)(((unsigned __int128)u * (i + 1)) >> 64);
+        uint32_t kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+}
+
+size_t batch_index(const struct dataset *dataset, uint64_t seed, uint64_t image)
+{
+    CHECK(dataset->count > 0 && dataset->count <= UINT32_MAX, "%zu", dataset->count);
+    uint32_t *order = malloc(dataset->count * sizeof *order);
+    CHECK(order, "no memory for the order of %zu images", dataset->count);
+    shuffle(order, dataset->count, seed, image / dataset->count);
+    size_t index = order[image % dataset->count];
+    free(order);
+    return index;
+}
+
+/* Copies the next `size` images; the order is remade where an epoch begins. */
+static void fill(struct batch_stream *stream, uint8_t *buffer)
+{
+    size_t count = stream->dataset->count;
+    for (size_t i = 0; i < stream->size; i++) {
+        uint64_t image = stream->next_image++;
+        if (image / count != stream->order_epoch) {
+            stream->order_epoch = image / count;
+            shuffle(stream->order, count, stream->seed, stream->order_epoch);
+        }
+        size_t index = stream->order[image % count];
+        memcpy(buffer + i * stream->image_bytes,
+               stream->dataset->pixels + index * stream->image_bytes,
+               stream->image_bytes);
+    }
+}
+
+/* Keeps the buffers full. A buffer that the caller holds counts as taken. */
+static void *prefetch(void *argument)
+{
+    struct batch_stream *stream = argument;
+    pthread_mutex_lock(&stream->mutex);
+    for (;;) {
+        while (!stream->is_closing && stream->filled - stream->returned == BUFFERS)
+            pthread_cond_wait(&stream->changed, &stream->mutex);
+        if (stream->is_closing)
+            break;
+        uint8_t *buffer = stream->buffers[stream->filled % BUFFERS];
+        pthread_mutex_unlock(&stream->mutex);
+        fill(stream, buffer);
+        pthread_mutex_lock(&stream->mutex);
+        stream->filled++;
+        pthread_cond_broadcast(&stream->changed);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    return NULL;
+}
+
+/* Signals are the main thread's: Ctrl-C must not be delivered here. */
+static int start_thread(struct batch_stream *stream)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&stream->thread, NULL, prefetch, stream);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static void release(struct batch_stream *stream)
+{
+    for (int i = 0; i < BUFFERS; i++)
+        free(stream->buffers[i]);
+    free(stream->order);
+    free(stream);
+}
+
+static enum status prepare(struct batch_stream *stream)
+{
+    size_t count = stream->dataset->count;
+    stream->order = malloc(count * sizeof *stream->order);
+    int is_complete = stream->order != NULL;
+    for (int i = 0; i < BUFFERS; i++) {
+        stream->buffers[i] = malloc(stream->size * stream->image_bytes);
+        is_complete = is_complete && stream->buffers[i];
+    }
+    if (!is_complete)
+        return status_fail(STATUS_FAILED, "no memory for batches of %zu images",
+                           stream->size);
+    stream->order_epoch = stream->next_image / count;
+    shuffle(stream->order, count, stream->seed, stream->order_epoch);
+
+    pthread_mutex_init(&stream->mutex, NULL);
+    pthread_cond_init(&stream->changed, NULL);
+    int error = start_thread(stream);
+    if (error == 0)
+        return STATUS_OK;
+    pthread_cond_destroy(&stream->changed);
+    pthread_mutex_destroy(&stream->mutex);
+    return status_fail(STATUS_FAILED, "no thread to read images ahead: %s",
+                       strerror(error));
+}
+
+enum status batch_open(const struct dataset *dataset, int size, uint64_t seed,
+                       uint64_t first_image, struct batch_stream **stream)
+{
+    CHECK(size > 0, "batch of %d", size);
+    CHECK(dataset->count <= UINT32_MAX, "%zu images", dataset->count);
+    *stream = NULL;
+    if (dataset->count < (size_t)size)
+        return status_fail(STATUS_DATA,
+                           "%s: %zu images, fewer than one batch of %d; give at most "
+                           "--batch %zu, or more images",
+                           dataset->source, dataset->count, size, dataset->count);
+    struct batch_stream *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return status_fail(STATUS_FAILED, "no memory for batches of %d images", size);
+    opened->dataset = dataset;
+    opened->size = (size_t)size;
+    opened->image_bytes = (size_t)dataset->resolution * (size_t)dataset->resolution *
+                          (size_t)dataset->channels;
+    opened->seed = seed;
+    opened->next_image = first_image;
+    enum status status = prepare(opened);
+    if (status != STATUS_OK) {
+        release(opened);
+        return status;
+    }
+    *stream = opened;
+    return STATUS_OK;
+}
+
+void batch_close(struct batch_stream *stream)
+{
+    if (!stream)
+        return;
+    pthread_mutex_lock(&stream->mutex);
+    stream->is_closing = 1;
+    pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->mutex);
+    pthread_join(stream->thread, NULL);
+    pthread_cond_destroy(&stream->changed);
+    pthread_mutex_destroy(&stream->mutex);
+    release(stream);
+}
+
+const uint8_t *batch_next(struct batch_stream *stream)
+{
+    pthread_mutex_lock(&stream->mutex);
+    if (stream->is_lent) {
+        stream->returned++;
+        pthread_cond_broadcast(&stream->changed);
+    }
+    while (stream->filled == stream->returned)
+        pthread_cond_wait(&stream->changed, &stream->mutex);
+    stream->is_lent = 1;
+    const uint8_t *batch = stream->buffers[stream->returned % BUFFERS];
+    pthread_mutex_unlock(&stream->mutex);
+    return batch;
+}

@@ -1,0 +1,29 @@
+/* batch.h - real images, shuffled and ready for the discriminator.
+ * Flow:  dataset -> [batch] -> device -> discriminator.
+ * Owns:  a prefetch thread and its buffers.  Borrows: the dataset, until batch_close().
+ *
+ * The order is a function of (seed, epoch): a Philox-keyed Fisher-Yates shuffle of each
+ * epoch. Images are numbered from 0 over the whole run; image k of the run is element
+ * k mod count of epoch k / count, so a batch may span two epochs and none is dropped; a
+ * resumed run continues mid-epoch from its image counter alone. */
+#ifndef APP_INPUT_BATCH_H
+#define APP_INPUT_BATCH_H
+
+#include "app/input/dataset.h"
+
+struct batch_stream;
+
+/* Batches of `size` from image number `first_image` on. STATUS_DATA when the data set has
+ * fewer images than one batch, with both numbers. */
+enum status batch_open(const struct dataset *dataset, int size, uint64_t seed,
+                       uint64_t first_image, struct batch_stream **stream);
+void batch_close(struct batch_stream *stream);
+
+/* The next [size, H, W, C] u8, valid until the next call. Waits for the prefetch thread.
+ */
+const uint8_t *batch_next(struct batch_stream *stream);
+
+/* Index in the data set of image number `image` of a run (what batch_next() delivers). */
+size_t batch_index(const struct dataset *dataset, uint64_t seed, uint64_t image);
+
+#endif
