@@ -1,0 +1,178 @@
+/* dashboard.c - lays the picture out: header, samples, both plots, footer.
+ *
+ * Everything is placed in design units. A picture of 1280x720 pixels is 1280x720 units; a
+ * larger one is scaled up; in a smaller one the units shrink only with the square root,
+ * and the layout gets fewer of them: text stays legible, plots give way. */
+#include "app/output/dashboard.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "app/output/dashboard_parts.h"
+#include "app/output/grid.h"
+#include "app/output/plot.h"
+
+#define GAP 16.0
+#define SMOOTH_UNITS 7.0
+#define SCALES_WIDTH 1000
+#define SCALES_HEIGHT 420
+
+static cairo_surface_t *open_canvas(struct canvas *canvas, uint32_t *pixels, int width,
+                                    int height, int stride, double scale)
+{
+    cairo_surface_t *surface = cairo_image_surface_create_for_data(
+        (unsigned char *)pixels, CAIRO_FORMAT_RGB24, width, height, stride);
+    canvas->cairo = cairo_create(surface);
+    canvas->scale = scale;
+    canvas->width = width / scale;
+    canvas->height = height / scale;
+    // Letters keep their widths at every scale, so that a layout holds for all sizes.
+    cairo_font_options_t *options = cairo_font_options_create();
+    cairo_font_options_set_hint_style(options, CAIRO_HINT_STYLE_SLIGHT);
+    cairo_font_options_set_hint_metrics(options, CAIRO_HINT_METRICS_OFF);
+    cairo_font_options_set_antialias(options, CAIRO_ANTIALIAS_GRAY);
+    cairo_set_font_options(canvas->cairo, options);
+    cairo_font_options_destroy(options);
+    cairo_scale(canvas->cairo, scale, scale);
+    canvas_fill(canvas, (struct area){0.0, 0.0, canvas->width, canvas->height},
+                INK_BACKGROUND);
+    return surface;
+}
+
+static void close_canvas(struct canvas *canvas, cairo_surface_t *surface)
+{
+    cairo_destroy(canvas->cairo);
+    cairo_surface_flush(surface);
+    cairo_surface_destroy(surface);
+}
+
+static double scale_of(int width, int height)
+{
+    const double fit =
+        fmin((double)width / DASHBOARD_WIDTH, (double)height / DASHBOARD_HEIGHT);
+    return fit >= 1.0 ? fit : sqrt(fit);
+}
+
+/* ---- Layout ---- */
+
+/* Samples beside the plots; above them where the picture is taller than wide. */
+static void place(const struct canvas *canvas, struct area *samples, struct area *scales,
+                  struct area *losses)
+{
+    const double bottom = canvas->height - FOOTER;
+    const struct area body = {MARGIN, HEADER, canvas->width - 2.0 * MARGIN,
+                              fmax(40.0, bottom - HEADER)};
+    struct area plots = body;
+    if (canvas->height > 1.1 * canvas->width) {
+        const double side = fmin(body.w, body.h * 0.5);
+        *samples = (struct area){body.x, body.y, body.w, side};
+        plots.y += side + CAPTION + GAP / 2.0;
+        plots.h -= side + CAPTION + GAP / 2.0;
+    } else {
+        const double side = fmin(body.h - CAPTION, body.w * 0.46);
+        *samples = (struct area){body.x, body.y, side, fmax(20.0, side)};
+        plots.x += side + GAP;
+        plots.w -= side + GAP;
+    }
+    const double scales_h = (plots.h - GAP * 0.75) * 0.53;
+    *scales = (struct area){plots.x, plots.y, plots.w, scales_h};
+    *losses = (struct area){plots.x, plots.y + scales_h + GAP * 0.75, plots.w,
+                            plots.h - scales_h - GAP * 0.75};
+}
+
+static void draw_all(const struct canvas *canvas, const struct dashboard *dashboard)
+{
+    struct area samples, scales, losses;
+    place(canvas, &samples, &scales, &losses);
+    draw_header(canvas, dashboard);
+    draw_samples(canvas, dashboard, samples);
+    draw_footer(canvas, dashboard);
+    const struct area upper = plot_inner(scales, 0), lower = plot_inner(losses, 1);
+    struct series series;
+    if (!series_create(&series, dashboard->points, dashboard->point_count,
+                       plot_columns(canvas, upper.w), SMOOTH_UNITS * canvas->scale))
+        return; // no memory for the curves: the rest of the picture still tells
+    plot_scales(canvas, dashboard, &series, scales, 0);
+    plot_losses(canvas, dashboard, &series, losses, 1);
+    plot_hover(canvas, dashboard, &series, upper, lower);
+    series_release(&series);
+}
+
+void dashboard_draw(const struct dashboard *dashboard, uint32_t *pixels, int width,
+                    int height, int stride)
+{
+    if (width < 1 || height < 1)
+        return;
+    struct canvas canvas;
+    cairo_surface_t *surface =
+        open_canvas(&canvas, pixels, width, height, stride, scale_of(width, height));
+    draw_all(&canvas, dashboard);
+    close_canvas(&canvas, surface);
+}
+
+/* ---- Files ---- */
+
+static enum status write_rgb(const char *path, const uint32_t *pixels, int width,
+                             int height)
+{
+    const size_t count = (size_t)width * (size_t)height;
+    uint8_t *rgb = malloc(3 * count);
+    if (!rgb)
+        return status_fail(STATUS_FAILED, "%s: no memory for a picture of %dx%d pixels",
+                           path, width, height);
+    for (size_t i = 0; i < count; i++) {
+        rgb[3 * i] = (uint8_t)(pixels[i] >> 16 & 255);
+        rgb[3 * i + 1] = (uint8_t)(pixels[i] >> 8 & 255);
+        rgb[3 * i + 2] = (uint8_t)(pixels[i] & 255);
+    }
+    const struct png_text text = {"Software", "twinscale " TWINSCALE_VERSION};
+    const enum status status = png_write(path, rgb, width, height, 3, &text, 1);
+    free(rgb);
+    return status;
+}
+
+static void draw_scales_only(const struct dashboard *dashboard, uint32_t *pixels)
+{
+    struct canvas canvas;
+    cairo_surface_t *surface =
+        open_canvas(&canvas, pixels, SCALES_WIDTH, SCALES_HEIGHT, SCALES_WIDTH * 4, 1.0);
+    const struct text_style title_style = {15.0, 1, INK_TEXT};
+    const struct text_style note_style = {12.0, 0, INK_FAINT};
+    const double width = canvas.width - 2.0 * MARGIN;
+    const double used = canvas_text_fit(&canvas, MARGIN, 29.0, width * 0.6, title_style,
+                                        dashboard->title);
+    canvas_path_fit(&canvas, MARGIN + used + 14.0, 29.0, width - used - 14.0, note_style,
+                    dashboard->run);
+    const struct area panel = {MARGIN, 42.0, width, canvas.height - 42.0 - 14.0};
+    struct series series;
+    if (series_create(&series, dashboard->points, dashboard->point_count,
+                      plot_columns(&canvas, plot_inner(panel, 1).w), SMOOTH_UNITS)) {
+        plot_scales(&canvas, dashboard, &series, panel, 1);
+        series_release(&series);
+    }
+    close_canvas(&canvas, surface);
+}
+
+enum status dashboard_write_png(const struct dashboard *dashboard, const char *path)
+{
+    uint32_t *pixels = malloc(sizeof(*pixels) * DASHBOARD_WIDTH * DASHBOARD_HEIGHT);
+    if (!pixels)
+        return status_fail(STATUS_FAILED, "%s: no memory for the picture", path);
+    dashboard_draw(dashboard, pixels, DASHBOARD_WIDTH, DASHBOARD_HEIGHT,
+                   DASHBOARD_WIDTH * 4);
+    const enum status status = write_rgb(path, pixels, DASHBOARD_WIDTH, DASHBOARD_HEIGHT);
+    free(pixels);
+    return status;
+}
+
+enum status dashboard_write_scales(const struct dashboard *dashboard, const char *path)
+{
+    uint32_t *pixels = malloc(sizeof(*pixels) * SCALES_WIDTH * SCALES_HEIGHT);
+    if (!pixels)
+        return status_fail(STATUS_FAILED, "%s: no memory for the picture", path);
+    draw_scales_only(dashboard, pixels);
+    const enum status status = write_rgb(path, pixels, SCALES_WIDTH, SCALES_HEIGHT);
+    free(pixels);
+    return status;
+}

@@ -1,0 +1,40 @@
+/* history.h - what every step said: scales, skips, losses.
+ * Flow:  train -> [history] -> dashboard, scales.png, view.
+ * Owns:  its arrays; safe between one writer and many readers (a mutex inside). */
+#ifndef APP_OUTPUT_HISTORY_H
+#define APP_OUTPUT_HISTORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NETWORK_G, NETWORK_D, NETWORK_COUNT };
+
+/* One training step (one G step and its n_dis D steps). */
+struct history_point {
+    int64_t step;
+    double kimg;
+    float scale[NETWORK_COUNT];     // after the step
+    float loss[NETWORK_COUNT];      // unscaled
+    uint8_t skipped[NETWORK_COUNT]; // times that the network skipped within this step
+};
+
+struct history;
+
+/* NULL when there is no memory. */
+struct history *history_create(void);
+void history_destroy(struct history *history);
+void history_add(struct history *history, const struct history_point *point);
+/* Forgets points with step > `step` (a resume from an older checkpoint). */
+void history_truncate(struct history *history, int64_t step);
+size_t history_count(const struct history *history);
+
+/* Copies all points into *points (grown with realloc, *room its capacity) and returns the
+ * count: a consistent view without holding the lock while drawing. Beyond HISTORY_MAX
+ * points the older half is thinned (of each group of steps the smallest and largest scale
+ * and loss, and every skip, are kept), so that a run of days stays drawable. */
+size_t history_copy(const struct history *history, struct history_point **points,
+                    size_t *room);
+
+#define HISTORY_MAX 200000
+
+#endif

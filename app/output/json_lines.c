@@ -1,0 +1,116 @@
+#include "app/output/json_lines.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "app/output/atomic_file.h"
+
+#define HALF_AN_IMAGE 5e-4 // in kimg: two counts that differ by less are one
+
+int line_append(int descriptor, const char *line)
+{
+    struct stat before;
+    if (fstat(descriptor, &before) != 0)
+        return errno;
+    size_t length = strlen(line);
+    struct iovec parts[2] = {{(void *)(uintptr_t)line, length}, {"\n", 1}};
+    ssize_t written = writev(descriptor, parts, 2);
+    if (written == (ssize_t)length + 1)
+        return 0;
+    // A short count stands for a disk that filled up within the line.
+    int reason = written < 0 ? errno : ENOSPC;
+    if (written > 0 && ftruncate(descriptor, before.st_size) != 0)
+        return errno;
+    return reason;
+}
+
+/* True when the line may stay in a log that ends at `kimg`. */
+static int belongs(const char *line, size_t length, double kimg)
+{
+    json_t *json = json_loadb(line, length, 0, NULL);
+    if (!json_is_object(json) || line[length - 1] != '\n') {
+        json_decref(json);
+        return 0;
+    }
+    json_t *at = json_object_get(json, "kimg");
+    if (!at)
+        at = json_object_get(json_object_get(json, "Progress/kimg"), "mean");
+    int answer = !json_is_number(at) || json_number_value(at) <= kimg + HALF_AN_IMAGE;
+    json_decref(json);
+    return answer;
+}
+
+static enum status fail(const char *path, int reason)
+{
+    return status_fail(
+        STATUS_FAILED,
+        "%s: its later lines cannot be moved to a .bak file: %s; check the disk "
+        "and the folder, then resume again",
+        path, strerror(reason));
+}
+
+/* The later lines are on the disk before the file without them takes its place. */
+static enum status close_backup(const char *path, FILE *backup)
+{
+    int failed = fflush(backup) != 0 || fsync(fileno(backup)) != 0;
+    int reason = errno;
+    fclose(backup);
+    return failed ? fail(path, reason) : STATUS_OK;
+}
+
+/* Sends each line to one of the two; the backup is opened for the first that goes there.
+ */
+static enum status split(const char *path, double kimg, FILE *from, FILE *kept,
+                         FILE **backup)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && (length = getline(&line, &room, from)) > 0) {
+        if (belongs(line, (size_t)length, kimg)) {
+            fwrite(line, 1, (size_t)length, kept);
+            continue;
+        }
+        char name[PATH_MAX];
+        snprintf(name, sizeof name, "%s.bak", path);
+        if (!*backup && !(*backup = fopen(name, "ae")))
+            status = fail(path, errno);
+        else if (fwrite(line, 1, (size_t)length, *backup) != (size_t)length ||
+                 (line[length - 1] != '\n' && fputc('\n', *backup) == EOF))
+            status = fail(path, errno);
+    }
+    if (status == STATUS_OK && ferror(from))
+        status = fail(path, errno);
+    free(line);
+    return status;
+}
+
+enum status json_lines_cut(const char *path, double kimg)
+{
+    FILE *from = fopen(path, "re");
+    if (!from)
+        return errno == ENOENT ? STATUS_OK : fail(path, errno);
+    struct atomic_file kept;
+    FILE *backup = NULL;
+    enum status status = atomic_open(&kept, path);
+    if (status == STATUS_OK) {
+        status = split(path, kimg, from, kept.stream, &backup);
+        int anything_moved = backup != NULL;
+        if (backup) {
+            enum status closed = close_backup(path, backup);
+            status = status == STATUS_OK ? closed : status;
+        }
+        if (status == STATUS_OK && anything_moved)
+            status = atomic_commit(&kept);
+        else
+            atomic_discard(&kept);
+    }
+    fclose(from);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* plot_parts.h - what the plots and the read-out share: pens, marks, panels.
+ * Flow:  plot_scales, plot_losses, plot_hover -> [plot_parts] -> canvas.
+ * Owns:  nothing. */
+#ifndef APP_OUTPUT_PLOT_PARTS_H
+#define APP_OUTPUT_PLOT_PARTS_H
+
+#include "app/output/axes.h"
+#include "app/output/canvas.h"
+#include "app/output/plot.h"
+#include "app/output/series.h"
+
+#define PLOT_PADDING 14.0
+
+extern const enum ink network_ink[NETWORK_COUNT];
+extern const char *const network_name[NETWORK_COUNT];
+
+/* The middle of a column. */
+double column_x(const struct series *series, struct area inner, int column);
+
+/* A new path in the network's colour; D is dashed besides, so that it can be told from G
+ * without colour. plot_stroke() draws it and ends the dashes. */
+void plot_select_pen(const struct canvas *canvas, int net, double width);
+void plot_stroke(const struct canvas *canvas);
+/* Clips to the inner area until cairo_restore(). */
+void plot_begin_curves(const struct canvas *canvas, struct area inner);
+
+/* The newest value. D's dot is smaller, so that G's is seen below it. */
+void plot_dot(const struct canvas *canvas, double x, double y, int net);
+/* Adds a triangle to the path, pointing down to (x, y); D's is smaller for the same
+ * reason. */
+void plot_triangle(const struct canvas *canvas, double x, double y, int net);
+/* A short sample of the network's line, then its letter. Returns where the text ends. */
+double plot_key(const struct canvas *canvas, double x, double y, int net);
+
+/* The panel with its title and a note below it. */
+void plot_title(const struct canvas *canvas, struct area panel, const char *title,
+                const char *note);
+/* Both axes, and a friendly word while there is nothing to show. */
+void plot_frame(const struct canvas *canvas, const struct series *series,
+                const struct axis *y_axis, struct area inner, int has_kimg);
+
+/* "1.104", "NaN", "inf", "2.31e+04" */
+const char *loss_text(float loss, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,139 @@
+/* plot_scales.c - both loss scales on a log2 axis, every skip a mark. */
+#include "app/output/plot.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "app/output/plot_parts.h"
+#include "app/output/progress.h"
+
+/* A step curve: the scale holds until the step that changes it. */
+static void draw_scale_curve(const struct canvas *canvas, const struct series *series,
+                             const struct axis *axis, struct area inner, int net)
+{
+    cairo_t *cairo = canvas->cairo;
+    double x = inner.x, y = NAN;
+    plot_select_pen(canvas, net, 2.0);
+    for (int c = 0; c < series->column_count; c++) {
+        const struct column_of_network *column = &series->columns[c].of[net];
+        if (isnan(column->scale_last))
+            continue;
+        x = column_x(series, inner, c);
+        // The first scale moves the pen; later the old scale is held up to this column.
+        cairo_line_to(cairo, x,
+                      isnan(y) ? axis_y(axis, inner, log2(column->scale_first)) : y);
+        cairo_line_to(cairo, x, axis_y(axis, inner, log2(column->scale_min)));
+        cairo_line_to(cairo, x, axis_y(axis, inner, log2(column->scale_max)));
+        y = axis_y(axis, inner, log2(column->scale_last));
+        cairo_line_to(cairo, x, y);
+    }
+    plot_stroke(canvas);
+}
+
+/* One triangle a column, its tip on the curve at the scale that the skip left. */
+static void draw_skips(const struct canvas *canvas, const struct series *series,
+                       const struct axis *axis, struct area inner, int net)
+{
+    cairo_t *cairo = canvas->cairo;
+    cairo_new_path(cairo);
+    for (int c = 0; c < series->column_count; c++) {
+        const struct column_of_network *column = &series->columns[c].of[net];
+        if (isnan(column->skip_scale))
+            continue;
+        const double x = column_x(series, inner, c);
+        const double y = axis_y(axis, inner, log2(column->skip_scale));
+        plot_triangle(canvas, x, y, net);
+    }
+    canvas_ink(canvas, INK_PANEL, 1.0); // a dark rim keeps marks apart
+    cairo_set_line_width(cairo, 1.6);
+    cairo_stroke_preserve(cairo);
+    canvas_ink(canvas, network_ink[net], 1.0);
+    cairo_fill(cairo);
+}
+
+static void draw_last_scale(const struct canvas *canvas, const struct series *series,
+                            const struct axis *axis, struct area inner, int net)
+{
+    for (int c = series->column_count - 1; c >= 0; c--) {
+        const float scale = series->columns[c].of[net].scale_last;
+        if (isnan(scale))
+            continue;
+        plot_dot(canvas, column_x(series, inner, c), axis_y(axis, inner, log2(scale)),
+                 net);
+        return;
+    }
+}
+
+/* A small bar and "1,204/2,000 clean steps": how far the scale is from growing. */
+static void draw_growth(const struct canvas *canvas, const struct dashboard *dashboard,
+                        double x, double y, double end, int net)
+{
+    const struct text_style style = {12.0, 0, INK_MUTED};
+    const int64_t interval = dashboard->growth_interval[net];
+    if (interval <= 0) {
+        canvas_text(canvas, x, y, ALIGN_LEFT, style, "scaling off");
+        return;
+    }
+    char clean[40], wanted[40], text[128];
+    grouped_number(dashboard->growth_tracker[net], 0, clean, sizeof(clean));
+    grouped_number((double)interval, 0, wanted, sizeof(wanted));
+    snprintf(text, sizeof(text), "%s/%s clean steps", clean, wanted);
+    const double part =
+        fmin(1.0, (double)dashboard->growth_tracker[net] / (double)interval);
+    const struct area bar = {x, y - 6.5, 34.0, 4.0};
+    canvas_fill_round(canvas, bar, 2.0, INK_LINE, 1.0);
+    if (part > 0.0)
+        canvas_fill_round(canvas, (struct area){bar.x, bar.y, bar.w * part, bar.h}, 2.0,
+                          network_ink[net], 1.0);
+    canvas_text_fit(canvas, x + 42.0, y, end - x - 42.0, style, text);
+}
+
+static void draw_scale_legend(const struct canvas *canvas,
+                              const struct dashboard *dashboard, struct area panel)
+{
+    const struct text_style value_style = {12.5, 0, INK_TEXT};
+    const struct text_style skip_style = {12.0, 0, INK_MUTED};
+    const double title_end = panel.x + PLOT_PADDING + 90.0;
+    const int has_growth = panel.w > 500.0;
+    const double width = has_growth ? 392.0 : 172.0;
+    const double x = fmax(panel.x + panel.w - PLOT_PADDING - width, title_end);
+    const double end = panel.x + panel.w - PLOT_PADDING;
+    for (int net = 0; net < NETWORK_COUNT; net++) {
+        char text[64], count[40];
+        const double y = panel.y + 20.0 + net * 18.0;
+        plot_key(canvas, x, y, net);
+        if (dashboard->scale[net] > 0.0f)
+            canvas_power(canvas, x + 50.0, y, ALIGN_LEFT, value_style,
+                         scale_text(dashboard->scale[net], text, sizeof(text)));
+        grouped_number((double)dashboard->skipped[net], 0, count, sizeof(count));
+        snprintf(text, sizeof(text), "%s skip%s", count,
+                 dashboard->skipped[net] == 1 ? "" : "s");
+        cairo_new_path(canvas->cairo);
+        plot_triangle(canvas, x + 108.0, y - 1.5, net);
+        canvas_ink(canvas, network_ink[net], 1.0);
+        cairo_fill(canvas->cairo);
+        canvas_text_fit(canvas, x + 116.0, y, 74.0, skip_style, text);
+        if (has_growth)
+            draw_growth(canvas, dashboard, x + 196.0, y, end, net);
+    }
+}
+
+void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
+                 const struct series *series, struct area panel, int has_kimg)
+{
+    const struct area inner = plot_inner(panel, has_kimg);
+    const float now = dashboard->scale[NETWORK_G];
+    const struct axis axis = axis_of_scales(series->scale_low, series->scale_high,
+                                            now > 0.0f ? log2((double)now) : (double)NAN);
+    plot_title(canvas, panel, "Loss scale", "log2 axis");
+    draw_scale_legend(canvas, dashboard, panel);
+    plot_frame(canvas, series, &axis, inner, has_kimg);
+    plot_begin_curves(canvas, inner);
+    for (int net = 0; net < NETWORK_COUNT; net++)
+        draw_scale_curve(canvas, series, &axis, inner, net);
+    for (int net = 0; net < NETWORK_COUNT; net++)
+        draw_skips(canvas, series, &axis, inner, net);
+    cairo_restore(canvas->cairo);
+    for (int net = 0; net < NETWORK_COUNT; net++)
+        draw_last_scale(canvas, series, &axis, inner, net);
+}

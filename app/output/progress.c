@@ -1,0 +1,251 @@
+#include "app/output/progress.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "kernels/status.h"
+
+/* ---- statistics ------------------------------------------------------------------- */
+
+void statistic_add(struct statistic *statistic, double value)
+{
+    statistic_add_sums(statistic, 1, value, value * value);
+}
+
+void statistic_add_sums(struct statistic *statistic, int64_t num, double sum,
+                        double sum_sq)
+{
+    statistic->num += num;
+    statistic->sum += sum;
+    statistic->sum_sq += sum_sq;
+}
+
+double statistic_mean(const struct statistic *statistic)
+{
+    return statistic->num > 0 ? statistic->sum / (double)statistic->num : (double)NAN;
+}
+
+double statistic_std(const struct statistic *statistic)
+{
+    double mean = statistic_mean(statistic);
+    if (!isfinite(mean))
+        return (double)NAN;
+    if (statistic->num == 1)
+        return 0.0;
+    double variance = statistic->sum_sq / (double)statistic->num - mean * mean;
+    // Rounding may leave a little less than nothing. A NaN is no less, and stays.
+    return variance < 0.0 ? 0.0 : sqrt(variance);
+}
+
+/* ---- numbers for people ----------------------------------------------------------- */
+
+const char *duration_text(double seconds, char *text, size_t bytes)
+{
+    if (!(seconds >= 0.0) || isinf(seconds)) {
+        snprintf(text, bytes, "?");
+        return text;
+    }
+    // A day count of seven digits says "never" as well as any.
+    long long s = llround(fmin(seconds, 86400.0 * 9999999.0));
+    if (s < 60)
+        snprintf(text, bytes, "%llds", s);
+    else if (s < 3600)
+        snprintf(text, bytes, "%lldm %02llds", s / 60, s % 60);
+    else if (s < 86400)
+        snprintf(text, bytes, "%lldh %02lldm %02llds", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, bytes, "%lldd %02lldh", s / 86400, s / 3600 % 24);
+    return text;
+}
+
+const char *scale_text(float scale, char *text, size_t bytes)
+{
+    int exponent;
+    if (isfinite(scale) && frexpf(scale, &exponent) == 0.5f)
+        snprintf(text, bytes, "2^%d", exponent - 1);
+    else
+        snprintf(text, bytes, "%.4g", (double)scale);
+    return text;
+}
+
+const char *count_text(int64_t count, char *text, size_t bytes)
+{
+    char digits[24], grouped[32];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)count);
+    int first = count < 0, used = 0;
+    for (int i = 0; i < length; i++) {
+        if (i > first && (length - i) % 3 == 0)
+            grouped[used++] = ',';
+        grouped[used++] = digits[i];
+    }
+    grouped[used] = '\0';
+    snprintf(text, bytes, "%s", grouped);
+    return text;
+}
+
+const char *rate_text(double rate, char *text, size_t bytes)
+{
+    if (!isfinite(rate))
+        snprintf(text, bytes, "?");
+    else if (fabs(rate) < 99.95)
+        snprintf(text, bytes, "%.1f", rate);
+    else
+        count_text(llround(fmin(rate, 1e15)), text, bytes);
+    return text;
+}
+
+/* Three decimals where they fit six characters, fewer digits and an exponent beyond. */
+static const char *loss_text(const struct statistic *loss, char *text, size_t bytes)
+{
+    double mean = statistic_mean(loss);
+    if (loss->num == 0)
+        snprintf(text, bytes, "-");
+    else if (fabs(mean) < 99.9995)
+        snprintf(text, bytes, "%.3f", mean);
+    else if (fabs(mean) < 99999.5)
+        snprintf(text, bytes, "%.0f", mean);
+    else
+        snprintf(text, bytes, "%.1e", mean); // also inf and nan
+    return text;
+}
+
+/* ---- the tick line ---------------------------------------------------------------- */
+
+/* "48.0/200 (0.80 ep)": as many decimals as a run of that length needs. */
+static void progress_text(const struct tick *tick, char *text, size_t bytes)
+{
+    int decimals = tick->kimg_total < 1.0 ? 3 : tick->kimg_total < 10.0 ? 2 : 1;
+    char total[32];
+    snprintf(total, sizeof total, "%.7g", tick->kimg_total);
+    // As wide as the last tick's will be.
+    int width = snprintf(NULL, 0, "%.*f", decimals, tick->kimg_total);
+    int epoch_decimals = tick->epoch < 10.0 ? 2 : tick->epoch < 100.0 ? 1 : 0;
+    snprintf(text, bytes, "%*.*f/%s (%.*f ep)", width, decimals, tick->kimg, total,
+             epoch_decimals, tick->epoch);
+}
+
+static void skip_text(const struct tick *tick, int network, int tells_fresh, char *text,
+                      size_t bytes)
+{
+    char total[32], fresh[40] = "", count[32];
+    if (tells_fresh && tick->skipped_in_tick[network] > 0)
+        snprintf(fresh, sizeof fresh, " (+%s)",
+                 count_text(tick->skipped_in_tick[network], count, sizeof count));
+    snprintf(text, bytes, "%s%s", count_text(tick->skipped[network], total, sizeof total),
+             fresh);
+}
+
+/* Returns the length that the whole line has. */
+static int compose_line(const struct tick *tick, int tells_fresh, char *text,
+                        size_t bytes)
+{
+    char progress[96], rate[32], eta[32], loss[NETWORK_COUNT][32],
+        scale[NETWORK_COUNT][32], skip[NETWORK_COUNT][80];
+    progress_text(tick, progress, sizeof progress);
+    for (int i = 0; i < NETWORK_COUNT; i++) {
+        loss_text(&tick->loss[i], loss[i], sizeof loss[i]);
+        scale_text(tick->scale[i], scale[i], sizeof scale[i]);
+        skip_text(tick, i, tells_fresh, skip[i], sizeof skip[i]);
+    }
+    return snprintf(text, bytes,
+                    "tick %-3lld  kimg %s  %6s img/s  eta %-7s  loss G %-6s D %-6s  "
+                    "scale G %-4s D %-4s  skip G %s D %s",
+                    (long long)tick->index, progress,
+                    rate_text(tick->images_per_sec, rate, sizeof rate),
+                    duration_text(tick->eta_sec, eta, sizeof eta), loss[NETWORK_G],
+                    loss[NETWORK_D], scale[NETWORK_G], scale[NETWORK_D], skip[NETWORK_G],
+                    skip[NETWORK_D]);
+}
+
+void tick_line(const struct tick *tick, char *text, size_t bytes)
+{
+    char line[TICK_LINE_MAX + 1];
+    // Only numbers beyond any sensible run make it so long that something has to go.
+    if (compose_line(tick, 1, line, sizeof line) > TICK_LINE_MAX)
+        compose_line(tick, 0, line, sizeof line);
+    snprintf(text, bytes, "%s", line);
+}
+
+/* ---- stats.jsonl ------------------------------------------------------------------ */
+
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void put(json_t *json, const char *key, const struct statistic *statistic)
+{
+    json_object_set_new(json, key,
+                        json_pack("{s:I, s:o, s:o}", "num", (json_int_t)statistic->num,
+                                  "mean", number_or_null(statistic_mean(statistic)),
+                                  "std", number_or_null(statistic_std(statistic))));
+}
+
+static void put_one(json_t *json, const char *key, double value)
+{
+    struct statistic statistic = {0};
+    statistic_add(&statistic, value);
+    put(json, key, &statistic);
+}
+
+static void put_scale(json_t *json, const struct tick *tick, int network, const char *key,
+                      const char *skipped_key)
+{
+    if (tick->scale_over_tick[network].num > 0)
+        put(json, key, &tick->scale_over_tick[network]);
+    else
+        put_one(json, key, (double)tick->scale[network]);
+    put_one(json, skipped_key, (double)tick->skipped[network]);
+}
+
+char *tick_json(const struct tick *tick, double timestamp)
+{
+    json_t *json = json_object();
+    put_one(json, "Progress/tick", (double)tick->index);
+    put_one(json, "Progress/kimg", tick->kimg);
+    put_one(json, "Progress/step", (double)tick->step);
+    put_one(json, "Progress/epoch", tick->epoch);
+    put_one(json, "Timing/total_sec", tick->total_sec);
+    put_one(json, "Timing/sec_per_tick", tick->tick_sec);
+    put_one(json, "Timing/sec_per_kimg",
+            tick->images_per_sec > 0.0 ? 1000.0 / tick->images_per_sec : (double)NAN);
+    put_one(json, "Timing/maintenance_sec", tick->maintenance_sec);
+    put_one(json, "Timing/images_per_sec", tick->images_per_sec);
+    put(json, "Loss/G/loss", &tick->loss[NETWORK_G]);
+    put(json, "Loss/D/loss", &tick->loss[NETWORK_D]);
+    put(json, "Loss/scores/real", &tick->score_real);
+    put(json, "Loss/scores/fake", &tick->score_fake);
+    put(json, "Loss/signs/real", &tick->sign_real);
+    put(json, "Loss/signs/fake", &tick->sign_fake);
+    put_scale(json, tick, NETWORK_G, "Scale/G", "Scale/G_skipped");
+    put_scale(json, tick, NETWORK_D, "Scale/D", "Scale/D_skipped");
+    put_one(json, "Resources/cpu_mem_gb", tick->cpu_mem_gb);
+    json_object_set_new(json, "timestamp", number_or_null(timestamp));
+    // 15 digits: every decimal that a person would write comes back as it was.
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    json_decref(json);
+    CHECK(text, "no memory for a line of stats");
+    return text;
+}
+
+/* ---- measurements ----------------------------------------------------------------- */
+
+double peak_memory_gb(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0)
+        return (double)NAN;
+    return (double)usage.ru_maxrss * 1024.0 / 1e9; // Linux counts in KiB
+}
+
+double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

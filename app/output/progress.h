@@ -1,0 +1,93 @@
+/* progress.h - the tick line, the progress bar, and stats.jsonl's objects.
+ * Flow:  step records and loss sums -> [progress] -> terminal, log.txt, stats.jsonl.
+ * Owns:  nothing but numbers, and whether a bar is on the terminal.
+ *
+ * On a terminal a bar of one line is redrawn between ticks; in a file only tick lines.
+ * Logs go to stderr, results to stdout. NO_COLOR, TERM=dumb and a file turn colour off.
+ */
+#ifndef APP_OUTPUT_PROGRESS_H
+#define APP_OUTPUT_PROGRESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "app/output/history.h"
+
+/* num, mean and standard deviation of a stream of numbers (StyleGAN's form). */
+struct statistic {
+    int64_t num;
+    double sum, sum_sq;
+};
+void statistic_add(struct statistic *statistic, double value);
+void statistic_add_sums(struct statistic *statistic, int64_t num, double sum,
+                        double sum_sq);
+double statistic_mean(const struct statistic *statistic); // NaN when empty
+double
+statistic_std(const struct statistic *statistic); // population; 0 for one, NaN empty
+
+/* Everything one tick reports; cleared after each. */
+struct tick {
+    int64_t index;
+    int64_t step;
+    double kimg, kimg_total, epoch;
+    double tick_sec, total_sec, maintenance_sec, images_per_sec, eta_sec;
+    struct statistic loss[NETWORK_COUNT];
+    struct statistic score_real, score_fake, sign_real, sign_fake;
+    float scale[NETWORK_COUNT]; // now
+    struct statistic scale_over_tick[NETWORK_COUNT];
+    int64_t skipped[NETWORK_COUNT]; // in total
+    int64_t skipped_in_tick[NETWORK_COUNT];
+    double cpu_mem_gb;
+};
+
+#define TICK_LINE_MAX 150
+
+/* "tick 12  kimg 48.0/200 (0.80 ep)  1,234 img/s  eta 2m 03s  loss G 1.230 D 0.980  scale
+ * G 2^16 D 2^15  skip G 0 D 3 (+1)"; one line of at most TICK_LINE_MAX characters, no
+ * newline, no colour. Fields are padded so that the lines of a run stand under each
+ * other;
+ * (+1): skips within this tick, left out when 0. Losses without a value are "-". */
+void tick_line(const struct tick *tick, char *text, size_t bytes);
+
+/* One JSON object, StyleGAN's form: {"Progress/kimg": {"num":1,"mean":..,"std":0}, ...,
+ * "timestamp": ..}. Keys: Progress/tick, Progress/kimg, Progress/step, Progress/epoch,
+ * Timing/total_sec, Timing/sec_per_tick, Timing/sec_per_kimg, Timing/maintenance_sec,
+ * Timing/images_per_sec, Loss/G/loss, Loss/D/loss, Loss/scores/real, Loss/scores/fake,
+ * Loss/signs/real, Loss/signs/fake, Scale/G, Scale/D (over the steps of the tick),
+ * Scale/G_skipped, Scale/D_skipped (in total), Resources/cpu_mem_gb. Non-finite and empty
+ * means are null. The caller frees. */
+char *tick_json(const struct tick *tick, double timestamp);
+
+/* "45s", "2m 03s", "1h 38m 21s", "3d 04h"; "?" for a NaN, an infinity or a negative. */
+const char *duration_text(double seconds, char *text, size_t bytes);
+/* "2^16" for a power of two, else "%.4g". */
+const char *scale_text(float scale, char *text, size_t bytes);
+/* "1,234,567". */
+const char *count_text(int64_t count, char *text, size_t bytes);
+/* Images per second: "1,234", below 100 one decimal; "?" unless finite. */
+const char *rate_text(double rate, char *text, size_t bytes);
+
+/* The bar: drawn on stderr if it is a terminal, at most 10 times a second. */
+void progress_bar(double done, double total, double images_per_sec, double eta_sec);
+/* Removes the bar so that a line can be printed. */
+void progress_clear(void);
+/* True if colour may be used on stderr. */
+int progress_has_color(void);
+
+/* What progress_bar() draws. */
+struct bar {
+    double done, total; // kimg
+    double images_per_sec, eta_sec;
+    int columns; // of the terminal; the text keeps one free, so that it never wraps
+    int is_utf8; // block characters in eighths; else '#' and '-'
+    int has_color;
+};
+/* " 24% [#####-----]  48.0/200 kimg  1,234 img/s  eta 2m 03s"; on a narrow terminal the
+ * bar goes first, then what stands at the end. */
+void bar_text(const struct bar *bar, char *text, size_t bytes);
+
+/* Largest resident size of this process so far, in GB (10^9 bytes). */
+double peak_memory_gb(void);
+double now_seconds(void); // monotonic
+
+#endif

@@ -1,0 +1,62 @@
+/* run_folder.h - where a run lands: outputs/00003-fashion-mnist-dcgan28-b64/.
+ * Flow:  config -> [run_folder_create] -> every output.
+ * Owns:  the open log files, and a lock on log.txt: one program at a time trains here.
+ *
+ * options.json, log.txt, stats.jsonl (one object a tick), events.jsonl, reals.png,
+ * fakes_init.png, fakes000200.png, snapshot-000200.safetensors, scales.png, preview.png.
+ * A new run takes the next number, never a folder that is there; a resumed run continues
+ * in its own folder, and what its logs said after the checkpoint moves to *.bak. */
+#ifndef APP_OUTPUT_RUN_FOLDER_H
+#define APP_OUTPUT_RUN_FOLDER_H
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "app/config.h"
+
+/* All zero is a closed one. */
+struct run_folder {
+    char path[768];
+    FILE *log, *stats, *events;
+    int had_write_error; // a log line could not be written (disk full): said once, run
+                         // goes on
+};
+
+/* Makes `out`/NNNNN-<data>-<preset or resolution>-b<batch>[-desc] and opens the logs. Two
+ * programs started at once get two numbers (`out` is locked meanwhile). Writes
+ * options.json. STATUS_FAILED with folder and reason; then nothing new is left behind but
+ * `out`. */
+enum status run_folder_create(struct run_folder *folder, const struct config *config,
+                              const char *data_name);
+
+/* Opens an existing one for a resume at `kimg`: lines of stats.jsonl and events.jsonl
+ * with a Progress/kimg (kimg) beyond it, and lines cut short by a crash, go to
+ * stats.jsonl.bak / events.jsonl.bak (appended). STATUS_USAGE when another program trains
+ * there now. */
+enum status run_folder_reopen(struct run_folder *folder, const char *path, double kimg);
+/* Harmless for a closed one. */
+void run_folder_close(struct run_folder *folder);
+
+/* "<folder>/<name>", e.g. run_folder_file(f, buffer, size, "fakes%06.0f.png", kimg). */
+const char *run_folder_file(const struct run_folder *folder, char *text, size_t bytes,
+                            const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* One line to log.txt, flushed. One complete JSON object as a line to stats / events. A
+ * line is written whole or not at all; one that fails is told once on stderr. */
+void run_folder_log(struct run_folder *folder, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void run_folder_stats(struct run_folder *folder, const char *json_line);
+void run_folder_event(struct run_folder *folder, const char *json_line);
+
+/* Newest snapshot file of a run folder that opens and verifies (a damaged newer one is
+ * told in `note` and passed over), or `path` itself if it is a file. STATUS_DATA when
+ * there is none, naming the folder. `checkpoint` receives the path. */
+enum status run_folder_find_snapshot(const char *path, char *checkpoint, size_t bytes,
+                                     char *note, size_t note_bytes);
+
+/* Deletes all but the newest `keep` snapshots (0 = keep all), never `except`. */
+void run_folder_prune(const struct run_folder *folder, int keep, const char *except);
+
+#endif

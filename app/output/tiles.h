@@ -1,0 +1,26 @@
+/* tiles.h - the sample grid as screen pixels.
+ * Flow:  dashboard tiles -> [tiles_paint] -> the left part of the picture.
+ * Owns:  nothing. Free of cairo.
+ *
+ * Whole pixels only: every tile is the same size and sharp. Enlarging repeats pixels
+ * (nearest neighbour), shrinking averages them, alpha lies over the panel's colour. */
+#ifndef APP_OUTPUT_TILES_H
+#define APP_OUTPUT_TILES_H
+
+#include "app/output/dashboard.h"
+
+struct tiles_layout {
+    int tile_w, tile_h; // on the screen
+    int gap;
+    int width, height; // of the whole grid
+};
+
+/* The largest grid that fits into side_w x side_h pixels with `gap` pixels between tiles.
+ */
+struct tiles_layout tiles_fit(const struct dashboard *dashboard, int side_w, int side_h,
+                              int gap);
+/* Paints the grid at (left, top) of xRGB pixels, never outside width x height. */
+void tiles_paint(const struct dashboard *dashboard, const struct tiles_layout *layout,
+                 uint32_t *pixels, int width, int height, int stride, int left, int top);
+
+#endif
