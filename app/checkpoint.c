@@ -1,0 +1,469 @@
+#include "app/checkpoint.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/output/safetensors.h"
+#include "kernels/half.h"
+
+struct checkpoint {
+    char path[1024];
+    struct safetensors_file *file;
+};
+
+/* ---- the list of tensors that a run consists of ---------------------------------------- */
+
+struct state_tensor {
+    char name[96];
+    struct tensor tensor; // data on the device
+};
+
+#define STATE_TENSORS_MAX (8 * NET_PARAMS_MAX)
+
+struct state_list {
+    size_t count;
+    struct state_tensor entry[STATE_TENSORS_MAX];
+};
+
+static void list_block(struct state_list *list, const struct net *net, const char *role,
+                       float *block)
+{
+    for (int i = 0; i < net->param_count; i++) {
+        CHECK(list->count < STATE_TENSORS_MAX);
+        struct state_tensor *entry = &list->entry[list->count++];
+        snprintf(entry->name, sizeof entry->name, "%s.%s%s", net->name, role,
+                 net->param[i].name);
+        entry->tensor = net_param_tensor(net, i, block);
+    }
+}
+
+static void list_running(struct state_list *list, const struct net *net)
+{
+    for (int i = 0; i < net->layer_count; i++) {
+        const struct layer *layer = &net->layers[i];
+        if (layer->kind != LAYER_BATCH_NORM)
+            continue;
+        float *const data[2] = {layer->norm.running_mean, layer->norm.running_var};
+        static const char *const word[2] = {"running_mean", "running_var"};
+        for (int k = 0; k < 2; k++) {
+            CHECK(list->count < STATE_TENSORS_MAX);
+            struct state_tensor *entry = &list->entry[list->count++];
+            snprintf(entry->name, sizeof entry->name, "%s.%s.%s", net->name, layer->name,
+                     word[k]);
+            entry->tensor = tensor_of(
+                DTYPE_F32, (struct shape){1, 1, 1, layer->y.shape.c}, data[k]);
+        }
+    }
+}
+
+static void list_state(struct state_list *list, struct trainer *trainer)
+{
+    list->count = 0;
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        struct player *player = &trainer->player[network];
+        list_block(list, &player->net, "", player->net.params);
+        list_running(list, &player->net);
+        list_block(list, &player->net, "adam_m.", player->adam.m);
+        list_block(list, &player->net, "adam_v.", player->adam.v);
+    }
+    list_block(list, &trainer->player[NETWORK_G].net, "ema.", trainer->ema.average);
+}
+
+/* ---- device tensors without padding, and back ------------------------------------------ */
+
+static size_t pixels_of(const struct tensor *tensor)
+{
+    return (size_t)tensor->shape.n * (size_t)tensor->shape.h * (size_t)tensor->shape.w;
+}
+
+static void download_packed(struct device *device, const struct tensor *tensor, float *packed)
+{
+    float *stored = malloc(tensor_bytes(tensor));
+    CHECK(stored, "%zu bytes", tensor_bytes(tensor));
+    device->ops->memory.download(device, stored, tensor->data, tensor_bytes(tensor));
+    size_t channels = (size_t)tensor->shape.c;
+    for (size_t pixel = 0; pixel < pixels_of(tensor); pixel++)
+        memcpy(packed + pixel * channels, stored + pixel * (size_t)tensor->c_stored,
+               channels * sizeof *packed);
+    free(stored);
+}
+
+static void upload_packed(struct device *device, const struct tensor *tensor,
+                          const float *packed)
+{
+    float *stored = calloc(1, tensor_bytes(tensor));
+    CHECK(stored, "%zu bytes", tensor_bytes(tensor));
+    size_t channels = (size_t)tensor->shape.c;
+    for (size_t pixel = 0; pixel < pixels_of(tensor); pixel++)
+        memcpy(stored + pixel * (size_t)tensor->c_stored, packed + pixel * channels,
+               channels * sizeof *packed);
+    device->ops->memory.upload(device, tensor->data, stored, tensor_bytes(tensor));
+    free(stored);
+}
+
+// Rank 4 for weights, 1 for vectors, as their readers elsewhere expect.
+static void describe(const struct state_tensor *entry, const float *packed,
+                     struct safetensor *out)
+{
+    struct shape s = entry->tensor.shape;
+    *out = (struct safetensor){.data = packed,
+                               .bytes = tensor_elements(&entry->tensor) * sizeof *packed};
+    snprintf(out->name, sizeof out->name, "%s", entry->name);
+    snprintf(out->dtype, sizeof out->dtype, "F32");
+    int is_vector = s.n == 1 && s.h == 1 && s.w == 1;
+    out->rank = is_vector ? 1 : 4;
+    const int64_t full[4] = {s.n, s.h, s.w, s.c};
+    for (int i = 0; i < out->rank; i++)
+        out->shape[i] = is_vector ? s.c : full[i];
+}
+
+/* ---- metadata --------------------------------------------------------------------------- */
+
+static json_t *scaler_json(const struct grad_scaler_saved *saved)
+{
+    return json_pack(
+        "{s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "scale", saved->scale,
+        "growth_factor", saved->growth_factor, "backoff_factor", saved->backoff_factor,
+        "growth_interval", (json_int_t)saved->growth_interval, "_growth_tracker",
+        (json_int_t)saved->growth_tracker, "enabled", saved->enabled, "adam_t",
+        (json_int_t)saved->adam_t, "updates", (json_int_t)saved->updates, "skipped",
+        (json_int_t)saved->skipped, "skipped_in_a_row", (json_int_t)saved->skipped_in_a_row,
+        "growths", (json_int_t)saved->growths, "backoffs", (json_int_t)saved->backoffs);
+}
+
+static enum status scaler_from_json(json_t *json, const char *path,
+                                    struct grad_scaler_saved *saved)
+{
+    json_int_t interval, tracker, adam_t, updates, skipped, in_a_row, growths, backoffs;
+    json_error_t error;
+    if (json_unpack_ex(json, &error, 0,
+                       "{s:F, s:F, s:F, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "scale",
+                       &saved->scale, "growth_factor", &saved->growth_factor,
+                       "backoff_factor", &saved->backoff_factor, "growth_interval", &interval,
+                       "_growth_tracker", &tracker, "enabled", &saved->enabled, "adam_t",
+                       &adam_t, "updates", &updates, "skipped", &skipped, "skipped_in_a_row",
+                       &in_a_row, "growths", &growths, "backoffs", &backoffs))
+        return status_fail(STATUS_DATA, "%s: its scaler state cannot be read: %s", path,
+                           error.text);
+    saved->growth_interval = interval;
+    saved->growth_tracker = tracker;
+    saved->adam_t = adam_t;
+    saved->updates = updates;
+    saved->skipped = skipped;
+    saved->skipped_in_a_row = in_a_row;
+    saved->growths = growths;
+    saved->backoffs = backoffs;
+    return STATUS_OK;
+}
+
+static char *dump(json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    CHECK(text, "a JSON value could not be written");
+    return text;
+}
+
+static char *state_json(const struct trainer *trainer)
+{
+    struct grad_scaler_saved g = grad_scaler_save(&trainer->player[NETWORK_G].scaler);
+    struct grad_scaler_saved d = grad_scaler_save(&trainer->player[NETWORK_D].scaler);
+    return dump(json_pack("{s:I, s:I, s:o, s:o}", "step",
+                          (json_int_t)trainer->progress.step, "images",
+                          (json_int_t)trainer->progress.images, "scaler_g", scaler_json(&g),
+                          "scaler_d", scaler_json(&d)));
+}
+
+static char *data_json(const struct dataset *dataset)
+{
+    char digest[20];
+    snprintf(digest, sizeof digest, "%016" PRIx64, dataset->digest);
+    return dump(json_pack("{s:s, s:I, s:s}", "name", dataset->name, "count",
+                          (json_int_t)dataset->count, "digest", digest));
+}
+
+/* ---- saving ----------------------------------------------------------------------------- */
+
+static enum status check_finite(const struct safetensor *tensor)
+{
+    const float *values = tensor->data;
+    for (size_t i = 0; i < tensor->bytes / sizeof *values; i++)
+        if (!is_finite_f32(values[i]))
+            return status_fail(STATUS_DIVERGED,
+                               "%s[%zu] is %g: the run has diverged and is not saved, so that "
+                               "the last checkpoint stays good; resume from it with a lower "
+                               "learning rate",
+                               tensor->name, i, (double)values[i]);
+    return STATUS_OK;
+}
+
+static enum status write_state(struct trainer *trainer, const char *path,
+                               const struct safetensor *tensors, size_t count)
+{
+    char clock[64];
+    snprintf(clock, sizeof clock, "%.3f", trainer->progress.elapsed_sec);
+    char *config = config_to_json(&trainer->config);
+    char *state = state_json(trainer), *data = data_json(trainer->dataset);
+    const struct safetensors_pair pairs[] = {
+        {"format", "twinscale"}, {"twinscale.version", "1"}, {"config", config},
+        {"state", state},        {"data", data},             {"clock", clock},
+    };
+    enum status status =
+        safetensors_write(path, tensors, count, pairs, sizeof pairs / sizeof *pairs);
+    free(config);
+    free(state);
+    free(data);
+    return status;
+}
+
+enum status checkpoint_save(struct trainer *trainer, const char *path)
+{
+    struct state_list *list = malloc(sizeof *list);
+    CHECK(list);
+    list_state(list, trainer);
+    struct safetensor *tensors = calloc(list->count, sizeof *tensors);
+    CHECK(tensors);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < list->count && status == STATUS_OK; i++) {
+        const struct state_tensor *entry = &list->entry[i];
+        float *packed = malloc(tensor_elements(&entry->tensor) * sizeof *packed);
+        CHECK(packed);
+        download_packed(trainer->device, &entry->tensor, packed);
+        describe(entry, packed, &tensors[i]);
+        status = check_finite(&tensors[i]);
+    }
+    if (status == STATUS_OK)
+        status = write_state(trainer, path, tensors, list->count);
+    for (size_t i = 0; i < list->count; i++)
+        free((void *)(uintptr_t)tensors[i].data);
+    free(tensors);
+    free(list);
+    return status;
+}
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+static enum status check_format(const struct checkpoint *checkpoint)
+{
+    const char *format = safetensors_metadata(checkpoint->file, "format");
+    const char *version = safetensors_metadata(checkpoint->file, "twinscale.version");
+    if (!format || strcmp(format, "twinscale") != 0 || !version)
+        return status_fail(STATUS_DATA,
+                           "%s: a safetensors file, but not a checkpoint of this program "
+                           "(format %s); give a snapshot-*.safetensors of a run",
+                           checkpoint->path, format ? format : "not said");
+    if (atoi(version) != CHECKPOINT_VERSION)
+        return status_fail(STATUS_DATA,
+                           "%s: checkpoint version %s, this program reads %d; use the "
+                           "release that wrote it",
+                           checkpoint->path, version, CHECKPOINT_VERSION);
+    return STATUS_OK;
+}
+
+enum status checkpoint_open(const char *path, struct checkpoint **checkpoint)
+{
+    struct checkpoint *opened = calloc(1, sizeof *opened);
+    CHECK(opened);
+    snprintf(opened->path, sizeof opened->path, "%s", path);
+    enum status status = safetensors_open(path, &opened->file);
+    if (status == STATUS_OK)
+        status = check_format(opened);
+    if (status != STATUS_OK) {
+        checkpoint_close(opened);
+        return status;
+    }
+    *checkpoint = opened;
+    return STATUS_OK;
+}
+
+void checkpoint_close(struct checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    safetensors_close(checkpoint->file);
+    free(checkpoint);
+}
+
+static enum status metadata_json(const struct checkpoint *checkpoint, const char *key,
+                                 json_t **json)
+{
+    const char *text = safetensors_metadata(checkpoint->file, key);
+    json_error_t error = {0};
+    *json = text ? json_loads(text, JSON_REJECT_DUPLICATES, &error) : NULL;
+    if (!*json)
+        return status_fail(STATUS_DATA, "%s: its metadata \"%s\" %s%s; the file is damaged",
+                           checkpoint->path, key, text ? "is not JSON: " : "is missing",
+                           text ? error.text : "");
+    return STATUS_OK;
+}
+
+enum status checkpoint_config(const struct checkpoint *checkpoint, struct config *config)
+{
+    const char *text = safetensors_metadata(checkpoint->file, "config");
+    if (!text)
+        return status_fail(STATUS_DATA, "%s: its metadata \"config\" is missing; the file is "
+                                        "damaged", checkpoint->path);
+    config_default(config);
+    return config_from_json(config, text, checkpoint->path);
+}
+
+static enum status read_state(const struct checkpoint *checkpoint,
+                              struct checkpoint_facts *facts)
+{
+    json_t *state;
+    TRY(metadata_json(checkpoint, "state", &state));
+    json_int_t step, images;
+    enum status status = STATUS_OK;
+    if (json_unpack(state, "{s:I, s:I}", "step", &step, "images", &images))
+        status = status_fail(STATUS_DATA, "%s: its state lacks step and images; the file is "
+                                          "damaged", checkpoint->path);
+    static const char *const keys[] = {[NETWORK_G] = "scaler_g", [NETWORK_D] = "scaler_d"};
+    for (int network = 0; network < NETWORK_COUNT && status == STATUS_OK; network++)
+        status = scaler_from_json(json_object_get(state, keys[network]), checkpoint->path,
+                                  &facts->scaler[network]);
+    if (status == STATUS_OK) {
+        facts->step = step;
+        facts->images = images;
+    }
+    json_decref(state);
+    return status;
+}
+
+enum status checkpoint_facts(const struct checkpoint *checkpoint,
+                             struct checkpoint_facts *facts)
+{
+    memset(facts, 0, sizeof *facts);
+    TRY(read_state(checkpoint, facts));
+    json_t *data;
+    TRY(metadata_json(checkpoint, "data", &data));
+    const char *name, *digest;
+    json_int_t count;
+    enum status status = STATUS_OK;
+    if (json_unpack(data, "{s:s, s:I, s:s}", "name", &name, "count", &count, "digest",
+                    &digest)) {
+        status = status_fail(STATUS_DATA, "%s: its data description cannot be read; the file "
+                                          "is damaged", checkpoint->path);
+    } else {
+        snprintf(facts->data_name, sizeof facts->data_name, "%s", name);
+        facts->data_count = count;
+        facts->data_digest = strtoull(digest, NULL, 16);
+    }
+    json_decref(data);
+    const char *clock = safetensors_metadata(checkpoint->file, "clock");
+    facts->elapsed_sec = clock ? strtod(clock, NULL) : 0.0;
+    return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct safetensor *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+uint64_t checkpoint_digest(const struct checkpoint *checkpoint)
+{
+    size_t count = safetensors_count(checkpoint->file);
+    const struct safetensor **order = malloc((count + 1) * sizeof *order);
+    CHECK(order);
+    for (size_t i = 0; i < count; i++)
+        order[i] = safetensors_at(checkpoint->file, i);
+    qsort(order, count, sizeof *order, by_name);
+    uint64_t digest = DIGEST_START;
+    for (size_t i = 0; i < count; i++) {
+        const struct safetensor *tensor = order[i];
+        digest = digest_bytes(digest, tensor->name, strlen(tensor->name));
+        digest = digest_bytes(digest, tensor->shape,
+                              (size_t)tensor->rank * sizeof *tensor->shape);
+        digest = digest_bytes(digest, tensor->data, tensor->bytes);
+    }
+    free(order);
+    const char *state = safetensors_metadata(checkpoint->file, "state");
+    return state ? digest_bytes(digest, state, strlen(state)) : digest;
+}
+
+/* ---- loading ---------------------------------------------------------------------------- */
+
+static enum status load_entry(const struct checkpoint *checkpoint, struct device *device,
+                              const struct state_tensor *entry, const char *saved_name)
+{
+    const struct safetensor *saved = safetensors_find(checkpoint->file, saved_name);
+    size_t bytes = tensor_elements(&entry->tensor) * sizeof(float);
+    if (!saved)
+        return status_fail(STATUS_DATA, "%s: tensor %s is missing; the file is damaged",
+                           checkpoint->path, saved_name);
+    struct safetensor want;
+    describe(entry, NULL, &want);
+    if (strcmp(saved->dtype, want.dtype) != 0 || saved->bytes != bytes ||
+        saved->rank != want.rank ||
+        memcmp(saved->shape, want.shape, (size_t)want.rank * sizeof *want.shape) != 0) {
+        char text[SHAPE_TEXT];
+        return status_fail(STATUS_DATA,
+                           "%s: tensor %s has dtype %s and %zu bytes, this run needs F32 of "
+                           "%s; it belongs to another network",
+                           checkpoint->path, saved_name, saved->dtype, saved->bytes,
+                           shape_text(entry->tensor.shape, text));
+    }
+    upload_packed(device, &entry->tensor, saved->data);
+    return STATUS_OK;
+}
+
+static enum status check_data(const struct checkpoint *checkpoint,
+                              const struct checkpoint_facts *facts,
+                              const struct dataset *dataset)
+{
+    if (facts->data_digest == dataset->digest)
+        return STATUS_OK;
+    return status_fail(STATUS_DATA,
+                       "%s: trained on %s with %lld images, but %s has other pixels (%zu "
+                       "images); give the same data, or start a new run",
+                       checkpoint->path, facts->data_name, (long long)facts->data_count,
+                       dataset->source, dataset->count);
+}
+
+static enum status load_tensors(const struct checkpoint *checkpoint, struct trainer *trainer)
+{
+    struct state_list *list = malloc(sizeof *list);
+    CHECK(list);
+    list_state(list, trainer);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < list->count && status == STATUS_OK; i++)
+        status = load_entry(checkpoint, trainer->device, &list->entry[i],
+                            list->entry[i].name);
+    free(list);
+    return status;
+}
+
+enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer *trainer)
+{
+    struct checkpoint_facts facts;
+    TRY(checkpoint_facts(checkpoint, &facts));
+    TRY(check_data(checkpoint, &facts, trainer->dataset));
+    TRY(load_tensors(checkpoint, trainer));
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        net_params_changed(&trainer->player[network].net);
+        TRY(grad_scaler_load(&trainer->player[network].scaler, &facts.scaler[network]));
+    }
+    trainer->progress = (struct progress){
+        .step = facts.step, .images = facts.images, .elapsed_sec = facts.elapsed_sec};
+    uint64_t draw = (uint64_t)(facts.images / trainer->config.batch);
+    trainer->device->ops->memory.upload(trainer->device, trainer->draw, &draw, sizeof draw);
+    return STATUS_OK;
+}
+
+enum status checkpoint_load_generator(const struct checkpoint *checkpoint,
+                                      const struct net *generator, int raw, float *block)
+{
+    struct state_list *list = malloc(sizeof *list);
+    CHECK(list);
+    list->count = 0;
+    list_block(list, generator, raw ? "" : "ema.", block);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < list->count && status == STATUS_OK; i++)
+        status = load_entry(checkpoint, generator->device, &list->entry[i],
+                            list->entry[i].name);
+    free(list);
+    return status;
+}

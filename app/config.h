@@ -1,0 +1,125 @@
+/* config.h - every setting of a run, in one table.
+ * Flow:  presets and the command line -> [config] -> everything that is set up.
+ * Owns:  its strings are fixed arrays; a config can be copied by assignment.
+ *
+ * config_table.c holds ONE table of settings (name, type, range, default, help, group,
+ * what resume may change). Parsing, --help, presets, options.json, checkpoints and the
+ * README's list walk that table; a new setting is one field here and one row there. A
+ * setting named `g_lr` is the flag --g-lr and the key "g_lr" in JSON. */
+#ifndef APP_CONFIG_H
+#define APP_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/status.h"
+
+#define CONFIG_TEXT 512
+
+enum precision { PRECISION_FP16, PRECISION_BF16, PRECISION_FP32 };
+enum fit { FIT_CROP, FIT_PAD, FIT_STRETCH };
+enum preview { PREVIEW_AUTO, PREVIEW_WINDOW, PREVIEW_PNG, PREVIEW_OFF };
+enum scaler_choice { SCALER_AUTO, SCALER_PER_NETWORK, SCALER_OFF }; // auto: on for fp16
+
+/* What one network owns. */
+struct network_config {
+    int width;
+    double lr, beta1, beta2, eps;
+    double init_scale, growth_factor, backoff_factor;
+    int64_t growth_interval;
+};
+
+struct config {
+    // What to train on
+    char data[CONFIG_TEXT]; // path, builtin:fashion, builtin:shapes, or a known name
+    int resolution;         // 28, 32, 64, 128
+    int channels;           // 1..4; 0 = what the data has
+    int fit;                // enum fit
+    int mirror;             // random horizontal flips
+    int strict;             // a file that cannot be used stops the run
+
+    // Where things go
+    char preset[64];
+    char out[CONFIG_TEXT];    // folder of runs
+    char desc[64];            // appended to the run's name; "" for none
+    char resume[CONFIG_TEXT]; // run folder or checkpoint file; "" for a new run
+    int keep;                 // checkpoints kept, the newest; 0 = all
+
+    // How long, how often (kimg = thousands of real images; fractions allowed)
+    double kimg, tick, snap, img_snap;
+
+    // How
+    char device[32]; // auto, cpu, ref, cuda:N
+    int precision;   // enum precision
+    int threads;     // 0 = all
+    int preview;     // enum preview
+    int dry_run;
+    int64_t seed;
+    int batch;
+    int n_dis;                   // D steps per G step
+    int latent;                  // size of z
+    int grid_columns, grid_rows; // of fakes*.png and the window: "8x8"
+    double label_smoothing;      // D's real target is 1 - this
+    double ema_kimg;             // half-life; 0 = no averaging
+    double ema_rampup;
+    int scaler;      // enum scaler_choice
+    int max_skips;   // skips in a row of one network that end the run (exit 5)
+    char inject[64]; // plant a fault: "d:10-40:inf" (net, steps, inf|nan); "" none
+    struct network_config g, d;
+};
+
+/* Defaults of every setting. */
+void config_default(struct config *config);
+
+/* Applies assets/presets/NAME.json (embedded in the binary), or a path ending in .json,
+ * such as the options.json of an earlier run; never its `resume` or `dry_run`. An unknown
+ * name is STATUS_USAGE with the nearest known one; what is wrong in a file, STATUS_DATA.
+ */
+enum status config_apply_preset(struct config *config, const char *name);
+
+/* Sets one setting from text, as the command line does. `source` ("--g-lr", "preset x",
+ * "run options") begins the sentence when the name is unknown (nearest known name told)
+ * or the value is out of range (value and range told). */
+enum status config_set(struct config *config, const char *name, const char *value,
+                       const char *source);
+
+/* Parses `train`'s arguments (without "train"). A preset named anywhere is applied first,
+ * then the flags in order. --help is told by *wants_help. Flags: --name value,
+ * --name=value,
+ * --name / --no-name for switches, one bare word for --data; -n is --dry-run. Starts from
+ * what `config` holds and checks single values only: config_check() comes after. */
+enum status config_parse(struct config *config, int argc, char **argv, int *wants_help);
+
+/* A fault to plant, as `inject` writes it: network, steps, value. */
+struct planted_fault {
+    int is_in_d;         // else in the generator
+    int64_t first, last; // the first step is 1; last is INT64_MAX for "d:10-:nan"
+    int is_nan;          // else inf
+};
+/* False if `text` is not of the form "d:10-40:inf", "g:5:nan" or "d:10-:nan". */
+int config_read_fault(const char *text, struct planted_fault *fault);
+
+/* Rules between settings (batch 1 with batch norm, tick > 0, known resolution ...). */
+enum status config_check(const struct config *config);
+
+/* The whole config as a JSON object in the table's order; the caller frees. */
+char *config_to_json(const struct config *config);
+/* From that JSON. Missing keys keep their value, keys that begin with "_" are notes.
+ * Unknown keys, wrong types and values out of range are STATUS_DATA by name, bad JSON by
+ * line and column; `config` then stays as it was. */
+enum status config_from_json(struct config *config, const char *json, const char *source);
+
+/* For --resume: `now` is the saved config with the new flags applied. Settings that may
+ * change (kimg, tick, snap, preview, threads ...) pass and are listed in `changes` (one
+ * line each); another (width, batch, seed ...) is refused by name with both values. */
+enum status config_check_resume(const struct config *saved, const struct config *now,
+                                char *changes, size_t changes_bytes);
+
+/* The grouped option list of `twinscale train --help`. */
+void config_print_help(FILE *stream);
+
+/* "fp16" ... for messages. */
+const char *precision_name(int precision);
+
+#endif

@@ -1,0 +1,72 @@
+/* config_allowed.c - what a setting allows, in words. */
+#include <stdio.h>
+#include <string.h>
+
+#include "app/config_table.h"
+#include "app/number.h"
+
+#define RANGE_TEXT 96
+
+void setting_choices(const struct setting *setting, struct choices *choices)
+{
+    choices->count = 0;
+    snprintf(choices->text, sizeof choices->text, "%s", setting->choices);
+    char *rest = choices->text;
+    for (char *word; (word = strsep(&rest, "|"));) {
+        CHECK(choices->count < CHOICES_MAX, "%s has too many choices", setting->name);
+        choices->word[choices->count++] = word;
+    }
+}
+
+/* "crop, pad or stretch" */
+static void list_choices(const struct setting *setting, char text[ALLOWED_TEXT])
+{
+    struct choices choices;
+    setting_choices(setting, &choices);
+    size_t used = 0;
+    for (int i = 0; i < choices.count; i++) {
+        const char *joint = i == 0 ? "" : i == choices.count - 1 ? " or " : ", ";
+        used += (size_t)snprintf(text + used, ALLOWED_TEXT - used, "%s%s", joint,
+                                 choices.word[i]);
+    }
+}
+
+/* "from 1 to 100", "above 0 and below 1" */
+static void range_words(const struct setting *setting, char text[RANGE_TEXT])
+{
+    char min[NUMBER_TEXT], max[NUMBER_TEXT];
+    number_text(setting->min, min);
+    number_text(setting->max, max);
+    if (!setting->is_min_open)
+        snprintf(text, RANGE_TEXT, "from %s to %s", min, max);
+    else
+        snprintf(text, RANGE_TEXT, "above %s and %s %s", min,
+                 setting->is_max_open ? "below" : "at most", max);
+}
+
+const char *setting_allowed(const struct setting *setting, char text[ALLOWED_TEXT])
+{
+    char range[RANGE_TEXT];
+    if (setting->choices) {
+        list_choices(setting, text);
+        return text;
+    }
+    range_words(setting, range);
+    switch (setting->kind) {
+    case SETTING_DOUBLE:
+        snprintf(text, ALLOWED_TEXT, "a number %s", range);
+        break;
+    case SETTING_SWITCH:
+        snprintf(text, ALLOWED_TEXT, "1 or 0 (or true, false, yes, no, on, off)");
+        break;
+    case SETTING_GRID:
+        snprintf(text, ALLOWED_TEXT, "columns x rows, such as 8x8, each %s", range);
+        break;
+    case SETTING_TEXT:
+        snprintf(text, ALLOWED_TEXT, "text of at most %zu bytes", setting->bytes - 1);
+        break;
+    default:
+        snprintf(text, ALLOWED_TEXT, "a whole number %s", range);
+    }
+    return text;
+}

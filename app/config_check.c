@@ -1,0 +1,144 @@
+/* config_check.c - rules between settings, and what --resume may change. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/config_table.h"
+#include "app/number.h"
+
+/* ---- a fault to plant ------------------------------------------------------------ */
+
+/* Reads digits at *text and moves it past them. */
+static int read_step(const char **text, int64_t *step)
+{
+    char digits[20];
+    size_t length = strspn(*text, "0123456789");
+    if (length == 0 || length >= sizeof digits)
+        return 0;
+    memcpy(digits, *text, length);
+    digits[length] = '\0';
+    *text += length;
+    return number_read_whole(digits, step) == NUMBER_OK;
+}
+
+int config_read_fault(const char *text, struct planted_fault *fault)
+{
+    if ((text[0] != 'g' && text[0] != 'd') || text[1] != ':')
+        return 0;
+    fault->is_in_d = text[0] == 'd';
+    text += 2;
+    if (!read_step(&text, &fault->first))
+        return 0;
+    fault->last = fault->first;
+    if (*text == '-') {
+        text++;
+        fault->last = INT64_MAX;
+        if (*text != ':' && !read_step(&text, &fault->last))
+            return 0;
+    }
+    fault->is_nan = strcmp(text, ":nan") == 0;
+    return (fault->is_nan || strcmp(text, ":inf") == 0) && fault->first >= 1 &&
+           fault->last >= fault->first;
+}
+
+static enum status check_inject(const struct config *config)
+{
+    struct planted_fault fault;
+    if (!config->inject[0] || config_read_fault(config->inject, &fault))
+        return STATUS_OK;
+    return status_fail(
+        STATUS_USAGE,
+        "--inject: \"%s\" is not a fault; give network, steps (the first is "
+        "1) and value, such as d:10-40:inf, g:5:nan or d:10-:nan",
+        config->inject);
+}
+
+/* ---- rules between settings ------------------------------------------------------ */
+
+static enum status check_data(const struct config *config)
+{
+    if (config->data[0])
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "--data: missing; give a folder of PNG files, an IDX file, "
+                       "builtin:fashion or builtin:shapes, or a preset that has its own: "
+                       "--preset fmnist-quick");
+}
+
+static enum status check_batch(const struct config *config)
+{
+    if (config->batch >= 2)
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "--batch: %d image cannot be normalised: where a map is 1x1, its "
+                       "variance over the batch is 0 and batch norm makes every value 0; "
+                       "give at least 2",
+                       config->batch);
+}
+
+static enum status check_kimg(const struct config *config)
+{
+    char kimg[NUMBER_TEXT], least[NUMBER_TEXT];
+    double needed = (double)config->batch / 1000.0;
+    if (config->kimg * 1000.0 >= (double)config->batch)
+        return STATUS_OK;
+    return status_fail(
+        STATUS_USAGE,
+        "--kimg: %s kimg is less than one batch of %d images; give at least "
+        "%s, or a smaller --batch",
+        number_text(config->kimg, kimg), config->batch, number_text(needed, least));
+}
+
+static enum status check_names(const struct config *config)
+{
+    if (!config->out[0])
+        return status_fail(STATUS_USAGE,
+                           "--out: is empty; give a folder, or . for this one");
+    size_t good = strspn(config->desc, "abcdefghijklmnopqrstuvwxyz"
+                                       "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    if (config->desc[good])
+        return status_fail(STATUS_USAGE,
+                           "--desc: \"%s\" has a character that a run folder's name does "
+                           "not take; use letters, digits, '.', '_' and '-'",
+                           config->desc);
+    return STATUS_OK;
+}
+
+enum status config_check(const struct config *config)
+{
+    for (int i = 0; i < setting_count; i++)
+        TRY(setting_check(&settings[i], config));
+    TRY(check_data(config));
+    TRY(check_batch(config));
+    TRY(check_kimg(config));
+    TRY(check_names(config));
+    return check_inject(config);
+}
+
+/* ---- resume ---------------------------------------------------------------------- */
+
+enum status config_check_resume(const struct config *saved, const struct config *now,
+                                char *changes, size_t changes_bytes)
+{
+    size_t used = 0;
+    changes[0] = '\0';
+    for (int i = 0; i < setting_count; i++) {
+        const struct setting *setting = &settings[i];
+        char before[CONFIG_TEXT], after[CONFIG_TEXT], flag[SETTING_FLAG];
+        setting_text(setting, saved, before);
+        setting_text(setting, now, after);
+        if (setting->on_resume == RESUME_OWN || strcmp(before, after) == 0)
+            continue;
+        setting_flag(setting, flag);
+        if (setting->on_resume == RESUME_FIXED)
+            return status_fail(STATUS_USAGE,
+                               "%s: the run has \"%s\", and --resume cannot change it to "
+                               "\"%s\"; leave the flag away, or start a new run",
+                               flag, before, after);
+        if (used < changes_bytes)
+            used += (size_t)snprintf(changes + used, changes_bytes - used,
+                                     "%s%s: \"%s\" is now \"%s\"", used ? "\n" : "", flag,
+                                     before, after);
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,203 @@
+/* config_help.c - `twinscale train --help`: what to type first, presets, every setting
+ * with its default, keys, files, exit codes. All of it fits 90 columns. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/config_table.h"
+
+#define HELP_WIDTH 90
+#define HELP_COLUMN 27 // where descriptions begin
+
+/* Ends a line that is `column` wide so far with words, wrapped at HELP_WIDTH and indented
+ * to `indent`. */
+static void print_wrapped(FILE *stream, size_t column, size_t indent, const char *text)
+{
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        int is_first = column <= indent;
+        if (!is_first && column + 1 + word > HELP_WIDTH) {
+            fputs("\n", stream);
+            column = 0;
+            is_first = 1;
+        }
+        if (column < indent) {
+            fprintf(stream, "%*s", (int)(indent - column), "");
+            column = indent;
+        }
+        fprintf(stream, "%s%.*s", is_first ? "" : " ", (int)word, text);
+        column += word + !is_first;
+        text += word;
+        text += strspn(text, " ");
+    }
+    fputs("\n", stream);
+}
+
+static void print_entry(FILE *stream, const char *left, const char *text)
+{
+    int length = fprintf(stream, "  %s", left);
+    size_t column = length < 0 ? 0 : (size_t)length;
+    if (column + 2 > HELP_COLUMN) { // no room for two blanks
+        fputs("\n", stream);
+        column = 0;
+    }
+    print_wrapped(stream, column, HELP_COLUMN, text);
+}
+
+/* ---- settings -------------------------------------------------------------------- */
+
+static void describe_default(const struct setting *setting, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    if (setting->kind == SETTING_SWITCH)
+        snprintf(text, bytes, " [off]");
+    else if (setting->fallback[0])
+        snprintf(text, bytes, " [%s]", setting->fallback);
+}
+
+/* "--g-lr, --d-lr RATE", "--[no-]mirror", "--fit crop|pad|stretch" */
+static void describe_flag(const struct setting *setting, char *text, size_t bytes)
+{
+    char flag[SETTING_FLAG];
+    setting_flag(setting, flag);
+    if (setting->kind == SETTING_SWITCH)
+        snprintf(text, bytes, "%s%s",
+                 setting->on_resume == RESUME_OWN ? "-n, --" : "--[no-]", flag + 2);
+    else if (setting->group == GROUP_NETWORK)
+        snprintf(text, bytes, "--g-%s, --d-%s %s", flag + 4, flag + 4, setting->unit);
+    else
+        snprintf(text, bytes, "%s %s", flag,
+                 setting->choices ? setting->choices : setting->unit);
+}
+
+static void print_group(FILE *stream, enum setting_group group)
+{
+    for (int i = 0; i < setting_count; i++) {
+        const struct setting *setting = &settings[i];
+        // The generator's row stands for both networks.
+        int is_second = group == GROUP_NETWORK && setting->name[0] == 'd';
+        if (setting->group != group || is_second)
+            continue;
+        char flag[128], fallback[64], text[320];
+        describe_flag(setting, flag, sizeof flag);
+        describe_default(setting, fallback, sizeof fallback);
+        snprintf(text, sizeof text, "%s%s", setting->help, fallback);
+        print_entry(stream, flag, text);
+    }
+}
+
+static void print_settings(FILE *stream)
+{
+    static const char *const titles[GROUP_COUNT] = {
+        [GROUP_DATA] = "WHAT TO TRAIN ON",
+        [GROUP_OUTPUT] = "WHERE IT GOES",
+        [GROUP_DURATION] = "HOW LONG, HOW OFTEN (in kimg: thousands of real images, "
+                           "fractions allowed)",
+        [GROUP_MACHINE] = "MACHINE",
+        [GROUP_TRAINING] = "TRAINING",
+        [GROUP_SCALER] = "LOSS SCALING",
+        [GROUP_NETWORK] = "EACH NETWORK (--g-... is the generator, --d-... the "
+                          "discriminator)",
+    };
+    for (int group = 0; group < GROUP_COUNT; group++) {
+        fprintf(stream, "\n%s\n", titles[group]);
+        print_group(stream, (enum setting_group)group);
+    }
+}
+
+static void print_resume(FILE *stream)
+{
+    char list[1024] = "May change with --resume:";
+    size_t used = strlen(list);
+    for (int i = 0; i < setting_count; i++) {
+        char flag[SETTING_FLAG];
+        if (settings[i].on_resume != RESUME_FREE || settings[i].group == GROUP_NETWORK)
+            continue;
+        used += (size_t)snprintf(list + used, sizeof list - used, " %s",
+                                 setting_flag(&settings[i], flag));
+        CHECK(used < sizeof list, "too many settings to list");
+    }
+    fputs("\nRESUME\n", stream);
+    print_wrapped(stream, 0, 2, list);
+    print_wrapped(
+        stream, 0, 2,
+        "and each network's settings but width and init-scale; any other change "
+        "is refused by name. A run that was killed, or lost its power, goes on "
+        "from its last snapshot as if nothing had happened.");
+}
+
+/* ---- the rest -------------------------------------------------------------------- */
+
+static void print_presets(FILE *stream)
+{
+    fputs("\nPRESETS\n", stream);
+    for (int i = 0; i < embedded_preset_count; i++) {
+        char *about = config_json_about(embedded_presets[i].json);
+        print_entry(stream, embedded_presets[i].name, about ? about : "");
+        free(about);
+    }
+}
+
+static void print_surroundings(FILE *stream)
+{
+    fputs("\nKEYS AND SIGNALS\n", stream);
+    print_entry(stream, "space", "in the window: pauses and goes on");
+    print_entry(stream, "s, e",
+                "in the window: saves a snapshot; writes the sample grid");
+    print_entry(stream, "q",
+                "in the window: saves and ends; closing the window leaves the "
+                "run alive");
+    print_entry(stream, "Ctrl-C, SIGTERM",
+                "saves a snapshot and ends with exit code 0; a "
+                "second Ctrl-C ends at once with 130");
+    print_entry(stream, "SIGUSR1", "saves a snapshot and goes on");
+
+    fputs("\nFILES in OUT/00000-DATA-PRESET-bBATCH/\n", stream);
+    print_entry(stream, "snapshot-000020.*",
+                "safetensors: networks, averages, optimizers, "
+                "loss scales, settings");
+    print_entry(stream, "fakes000010.png",
+                "samples at that kimg; fakes_init.png before the "
+                "first step, reals.png for comparison");
+    print_entry(stream, "scales.png", "both loss-scale curves, skipped steps marked");
+    print_entry(stream, "preview.png", "the window's picture, when there is no window");
+    print_entry(stream, "stats.jsonl",
+                "a JSON object per tick; events.jsonl tells of skips, "
+                "log.txt is what the terminal showed");
+    print_entry(stream, "options.json", "all settings; good as a --preset again");
+}
+
+static void print_exit_codes(FILE *stream)
+{
+    static const struct {
+        int code;
+        const char *word;
+    } rows[] = {
+#define X(name, exit_code, word) {exit_code, word},
+        STATUS_TABLE(X)
+#undef X
+    };
+    fputs("\nEXIT CODES\n", stream);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char code[16];
+        snprintf(code, sizeof code, "%d", rows[i].code);
+        print_entry(stream, code, rows[i].word);
+    }
+}
+
+void config_print_help(FILE *stream)
+{
+    fputs("usage: twinscale train [--preset NAME] [--data PATH] [SETTING ...]\n"
+          "       twinscale train --resume RUN [--kimg KIMG] [SETTING ...]\n"
+          "\n"
+          "  twinscale train --preset fmnist-quick        garments, in a few minutes\n"
+          "  twinscale train --preset dcgan64 --data photos/ --kimg 500\n"
+          "\n"
+          "A value follows after a blank or \"=\"; [brackets] hold what is used "
+          "otherwise.\n",
+          stream);
+    print_presets(stream);
+    print_settings(stream);
+    print_resume(stream);
+    print_surroundings(stream);
+    print_exit_codes(stream);
+}

@@ -1,0 +1,178 @@
+/* config_parse.c - train's arguments: the preset first, then every flag in order.
+ *   --name value   --name=value   --switch   --no-switch   --switch=0   PATH   --
+ * A flag that is given twice counts as it was given last, so that a script can pass its
+ * own flags and then its caller's. */
+#include <stdio.h>
+#include <string.h>
+
+#include "app/config_table.h"
+
+struct reader {
+    int argc, next;
+    char **argv;
+    int flags_ended; // after "--"
+};
+
+/* One setting from the command line; setting is NULL for a bare word. */
+struct argument {
+    const struct setting *setting;
+    char flag[SETTING_SUBJECT - 32]; // as it was written
+    const char *value;
+};
+
+static int is_flag(const struct reader *reader, const char *word)
+{
+    return !reader->flags_ended && word[0] == '-' && word[1] != '\0';
+}
+
+static int is_switch_word(const char *word)
+{
+    return strcmp(word, "0") == 0 || strcmp(word, "1") == 0;
+}
+
+/* The value of a flag without "=". A switch takes a following 0 or 1 only, so that
+ * `--mirror photos` leaves photos alone. */
+static enum status read_value(struct reader *reader, struct argument *argument)
+{
+    const char *following =
+        reader->next < reader->argc ? reader->argv[reader->next] : NULL;
+    if (argument->setting->kind == SETTING_SWITCH) {
+        argument->value = "1";
+        if (following && is_switch_word(following)) {
+            argument->value = following;
+            reader->next++;
+        }
+        return STATUS_OK;
+    }
+    if (!following || strncmp(following, "--", 2) == 0) {
+        char allowed[ALLOWED_TEXT];
+        return status_fail(STATUS_USAGE, "%s: its value is missing; give %s",
+                           argument->flag, setting_allowed(argument->setting, allowed));
+    }
+    argument->value = following;
+    reader->next++;
+    return STATUS_OK;
+}
+
+/* "--no-mirror" is mirror=0. */
+static const struct setting *find_negated(const char *name)
+{
+    if (strncmp(name, "no-", 3) != 0)
+        return NULL;
+    const struct setting *setting = setting_find(name + 3);
+    return setting && setting->kind == SETTING_SWITCH ? setting : NULL;
+}
+
+static enum status read_flag(struct reader *reader, struct argument *argument,
+                             const char *word)
+{
+    size_t length = strcspn(word, "=");
+    snprintf(argument->flag, sizeof argument->flag, "%.*s", (int)length, word);
+    if (strcmp(argument->flag, "-n") == 0)
+        snprintf(argument->flag, sizeof argument->flag, "--dry-run");
+    if (strncmp(argument->flag, "--", 2) != 0)
+        return status_fail(
+            STATUS_USAGE,
+            "%s: there is no such short flag; there are -n (--dry-run) and "
+            "-h (--help)",
+            argument->flag);
+
+    const char *name = argument->flag + 2;
+    const char *given = word[length] == '=' ? word + length + 1 : NULL;
+    const struct setting *negated = find_negated(name);
+    argument->setting = negated ? negated : setting_find(name);
+    if (!argument->setting)
+        return setting_unknown(name, argument->flag);
+    if (negated && given)
+        return status_fail(STATUS_USAGE, "%s: takes no value, and \"%s\" was given",
+                           argument->flag, given);
+    if (negated)
+        argument->value = "0";
+    else if (given)
+        argument->value = given;
+    else
+        TRY(read_value(reader, argument));
+    return STATUS_OK;
+}
+
+/* Reads the next argument; only while reader->next < reader->argc. At the end after a
+ * "--", argument->value is NULL. */
+static enum status read_argument(struct reader *reader, struct argument *argument)
+{
+    const char *word = reader->argv[reader->next++];
+    *argument = (struct argument){0};
+    if (!reader->flags_ended && strcmp(word, "--") == 0) {
+        reader->flags_ended = 1;
+        return STATUS_OK;
+    }
+    if (is_flag(reader, word))
+        return read_flag(reader, argument, word);
+    argument->value = word;
+    return STATUS_OK;
+}
+
+/* The last --preset, or NULL. */
+static enum status find_preset(int argc, char **argv, const char **name)
+{
+    struct reader reader = {.argc = argc, .argv = argv};
+    *name = NULL;
+    while (reader.next < argc) {
+        struct argument argument;
+        TRY(read_argument(&reader, &argument));
+        if (argument.setting && strcmp(argument.setting->name, "preset") == 0)
+            *name = argument.value;
+    }
+    return STATUS_OK;
+}
+
+/* A bare word is the data set, once. */
+static enum status set_bare_word(struct config *config, const char *word,
+                                 const char **earlier_data)
+{
+    if (*earlier_data)
+        return status_fail(
+            STATUS_USAGE,
+            "\"%s\": what is this? The data set is \"%s\" already, and one "
+            "run takes one; settings begin with --",
+            word, *earlier_data);
+    *earlier_data = word;
+    return config_set(config, "data", word, "--data");
+}
+
+static int asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return 1;
+    return 0;
+}
+
+enum status config_parse(struct config *config, int argc, char **argv, int *wants_help)
+{
+    *wants_help = asks_for_help(argc, argv);
+    if (*wants_help)
+        return STATUS_OK;
+
+    const char *preset, *data = NULL;
+    TRY(find_preset(argc, argv, &preset));
+    if (preset)
+        TRY(config_apply_preset(config, preset));
+
+    struct reader reader = {.argc = argc, .argv = argv};
+    while (reader.next < argc) {
+        struct argument argument;
+        TRY(read_argument(&reader, &argument));
+        if (!argument.value)
+            continue;
+        if (!argument.setting) {
+            TRY(set_bare_word(config, argument.value, &data));
+            continue;
+        }
+        if (strcmp(argument.setting->name, "preset") == 0)
+            continue; // applied above
+        TRY(setting_parse(argument.setting, config, argument.value, argument.flag));
+        if (strcmp(argument.setting->name, "data") == 0)
+            data = argument.value;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,171 @@
+#include "app/config_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// A row is: name, FIELD kind, RANGE or CHOICES, default, unit, group, resume, help.
+// The kind macros do not compile when the field has another type.
+// clang-format off
+#define FIELD(field, type)                                                               \
+    offsetof(struct config, field),                                                      \
+    _Generic(((struct config *)0)->field, type: sizeof(type))
+// clang-format on
+#define INT(field) SETTING_INT, FIELD(field, int)
+#define INT64(field) SETTING_INT64, FIELD(field, int64_t)
+#define DOUBLE(field) SETTING_DOUBLE, FIELD(field, double)
+#define CHOICE(field) SETTING_CHOICE, FIELD(field, int)
+#define SWITCH(field) SETTING_SWITCH, FIELD(field, int)
+#define GRID(field) SETTING_GRID, FIELD(field, int)
+#define TEXT(field) \
+    SETTING_TEXT, offsetof(struct config, field), sizeof(((struct config *)0)->field)
+
+#define RANGE(min, max) (min), (max), 0, 0, NULL
+#define ABOVE(min, max) (min), (max), 1, 0, NULL   // min itself is not allowed
+#define BETWEEN(min, max) (min), (max), 1, 1, NULL // neither end is allowed
+#define CHOICES(words) 0, 0, 0, 0, (words)
+#define ANY 0, 0, 0, 0, NULL
+
+#define SEED_MAX 9007199254740992.0 // 2^53: what every reader of JSON keeps exactly
+#define KIMG_MAX 1e8
+
+// What a network owns, once for each. Bounds of the optimizer and the scaler are those
+// that f32 keeps: a beta that rounds to 1, an eps or a rate that rounds to 0 would ruin
+// the run without a word, and so would a scale of 0, inf or NaN.
+// clang-format off
+#define NETWORK(n)                                                                       \
+    {#n "_width", INT(n.width), RANGE(1, 1024), "64", "N", GROUP_NETWORK, RESUME_FIXED,  \
+     "channels of the largest map: G's last hidden one, D's first; smaller maps have "   \
+     "multiples of it"},                                                                 \
+    {#n "_lr", DOUBLE(n.lr), RANGE(1e-12, 1), "2e-4", "RATE", GROUP_NETWORK, RESUME_FREE,\
+     "Adam's learning rate"},                                                            \
+    {#n "_beta1", DOUBLE(n.beta1), RANGE(0, 0.999999), "0.5", "B", GROUP_NETWORK,        \
+     RESUME_FREE, "Adam's memory of the gradient (DCGAN's 0.5, not Adam's usual 0.9)"},  \
+    {#n "_beta2", DOUBLE(n.beta2), RANGE(0, 0.999999), "0.999", "B", GROUP_NETWORK,      \
+     RESUME_FREE, "Adam's memory of its square"},                                        \
+    {#n "_eps", DOUBLE(n.eps), RANGE(1e-30, 1), "1e-8", "E", GROUP_NETWORK, RESUME_FREE, \
+     "Adam adds it to the root of that square"},                                         \
+    {#n "_init_scale", DOUBLE(n.init_scale), RANGE(1e-37, 1.7e38), "65536", "S",         \
+     GROUP_NETWORK, RESUME_FIXED, "the loss scale that this network begins with"},       \
+    {#n "_growth_factor", DOUBLE(n.growth_factor), ABOVE(1, 65536), "2", "F",            \
+     GROUP_NETWORK, RESUME_FREE,                                                         \
+     "multiplies the scale after growth-interval good steps in a row"},                  \
+    {#n "_backoff_factor", DOUBLE(n.backoff_factor), BETWEEN(0, 1), "0.5", "F",          \
+     GROUP_NETWORK, RESUME_FREE,                                                         \
+     "multiplies the scale after a step with an inf or NaN, which is skipped"},          \
+    {#n "_growth_interval", INT64(n.growth_interval), RANGE(1, INT32_MAX), "2000",       \
+     "STEPS", GROUP_NETWORK, RESUME_FREE,                                                \
+     "good steps in a row before the scale grows"}
+// clang-format on
+
+_Static_assert(offsetof(struct config, grid_rows) ==
+                   offsetof(struct config, grid_columns) + sizeof(int),
+               "a grid is two neighbouring ints");
+
+// In the order of struct config.
+const struct setting settings[] = {
+    {"data", TEXT(data), ANY, "", "PATH", GROUP_DATA, RESUME_FREE,
+     "folder of PNG files, IDX file (MNIST's form, .gz too), fashion-mnist, "
+     "builtin:fashion or builtin:shapes"},
+    {"resolution", INT(resolution), CHOICES("28|32|64|128"), "64", NULL, GROUP_DATA,
+     RESUME_FIXED, "height and width that images are brought to"},
+    {"channels", INT(channels), RANGE(0, 4), "0", "N", GROUP_DATA, RESUME_FIXED,
+     "1 grey, 2 grey and alpha, 3 RGB, 4 RGBA; 0 takes what the data has"},
+    {"fit", CHOICE(fit), CHOICES("crop|pad|stretch"), "crop", NULL, GROUP_DATA,
+     RESUME_FIXED, "what happens to images that are not square"},
+    {"mirror", SWITCH(mirror), ANY, "0", NULL, GROUP_DATA, RESUME_FIXED,
+     "flips real images left to right at random"},
+    {"strict", SWITCH(strict), ANY, "0", NULL, GROUP_DATA, RESUME_FREE,
+     "a file that cannot be used ends the run; otherwise it is named and passed over"},
+
+    {"preset", TEXT(preset), ANY, "", "NAME", GROUP_DATA, RESUME_OWN,
+     "settings to begin with: a name from PRESETS or a .json file of your own; flags win "
+     "over it"},
+    {"out", TEXT(out), ANY, "outputs", "FOLDER", GROUP_OUTPUT, RESUME_FIXED,
+     "where the numbered run folder is made"},
+    {"desc", TEXT(desc), ANY, "", "WORD", GROUP_OUTPUT, RESUME_FIXED,
+     "ends the name of the run folder"},
+    {"resume", TEXT(resume), ANY, "", "RUN", GROUP_OUTPUT, RESUME_OWN,
+     "goes on with this run folder or snapshot, in the same folder"},
+    {"keep", INT(keep), RANGE(0, 1e6), "3", "N", GROUP_OUTPUT, RESUME_FREE,
+     "newest snapshots that are kept; 0 keeps all"},
+
+    {"kimg", DOUBLE(kimg), ABOVE(0, KIMG_MAX), "1000", "KIMG", GROUP_DURATION,
+     RESUME_FREE,
+     "total to reach, also after --resume: the run ends when D has seen this many"},
+    {"tick", DOUBLE(tick), ABOVE(0, KIMG_MAX), "2", "KIMG", GROUP_DURATION, RESUME_FREE,
+     "between two progress lines; small, so that a laptop prints one within minutes"},
+    {"snap", DOUBLE(snap), ABOVE(0, KIMG_MAX), "20", "KIMG", GROUP_DURATION, RESUME_FREE,
+     "between two snapshots: minutes of work on a laptop, which is what a crash can cost "
+     "(Ctrl-C saves at once); with a fast GPU give 200"},
+    {"img_snap", DOUBLE(img_snap), ABOVE(0, KIMG_MAX), "10", "KIMG", GROUP_DURATION,
+     RESUME_FREE, "between two grids of samples"},
+
+    {"device", TEXT(device), ANY, "auto", "NAME", GROUP_MACHINE, RESUME_FREE,
+     "auto (a GPU that works, else the CPU), cpu, cuda:N, or ref (slow, plain, for "
+     "tests)"},
+    {"precision", CHOICE(precision), CHOICES("fp16|bf16|fp32"), "fp16", NULL,
+     GROUP_MACHINE, RESUME_FIXED, "how activations and their gradients are stored"},
+    {"threads", INT(threads), RANGE(0, 1024), "0", "N", GROUP_MACHINE, RESUME_FREE,
+     "CPU threads; 0 takes one per core"},
+    {"preview", CHOICE(preview), CHOICES("auto|window|png|off"), "auto", NULL,
+     GROUP_MACHINE, RESUME_FREE,
+     "auto: a window where there is a display, else preview.png in the run folder"},
+    {"dry_run", SWITCH(dry_run), ANY, "0", NULL, GROUP_MACHINE, RESUME_OWN,
+     "takes a few real steps, reports memory and time, and writes nothing"},
+    {"seed", INT64(seed), RANGE(0, SEED_MAX), "0", "N", GROUP_TRAINING, RESUME_FIXED,
+     "of weights, latents and the order of images; the same seed gives the same run"},
+    {"batch", INT(batch), RANGE(1, 8192), "64", "N", GROUP_TRAINING, RESUME_FIXED,
+     "images per step; at least 2, for batch norm"},
+    {"n_dis", INT(n_dis), RANGE(1, 100), "1", "N", GROUP_TRAINING, RESUME_FIXED,
+     "D's steps per step of G"},
+    {"latent", INT(latent), RANGE(1, 4096), "100", "N", GROUP_TRAINING, RESUME_FIXED,
+     "numbers that G makes an image from"},
+    {"grid", GRID(grid_columns), RANGE(1, 64), "8x8", "CxR", GROUP_OUTPUT, RESUME_FREE,
+     "columns and rows of samples in the window and in fakes*.png"},
+    {"label_smoothing", DOUBLE(label_smoothing), RANGE(0, 0.5), "0", "A", GROUP_TRAINING,
+     RESUME_FREE, "D's target for real images is 1 minus this"},
+    {"ema_kimg", DOUBLE(ema_kimg), RANGE(0, 1e6), "10", "KIMG", GROUP_TRAINING,
+     RESUME_FREE, "half-life of G's averaged weights, which samples come from; 0 is off"},
+    {"ema_rampup", DOUBLE(ema_rampup), RANGE(0, 1), "0.05", "R", GROUP_TRAINING,
+     RESUME_FREE,
+     "early on that half-life is at most this share of the run so far; 0 is off"},
+    {"scaler", CHOICE(scaler), CHOICES("auto|per-network|off"), "auto", NULL,
+     GROUP_SCALER, RESUME_FIXED,
+     "auto: one loss scaler per network in fp16, none otherwise"},
+    {"max_skips", INT(max_skips), RANGE(1, 100), "25", "N", GROUP_SCALER, RESUME_FREE,
+     "steps in a row that one network may skip; then the run ends with exit code 5"},
+    {"inject", TEXT(inject), ANY, "", "FAULT", GROUP_SCALER, RESUME_FREE,
+     "plants a fault to watch the scaler: d:10-40:inf spoils D's gradients in steps 10 "
+     "to "
+     "40; also g, nan, one step (g:5:nan), no end (d:10-:nan)"},
+    NETWORK(g),
+    NETWORK(d),
+};
+// clang-format on
+
+const int setting_count = sizeof settings / sizeof *settings;
+
+static int same_name(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if ((*a == '-' ? '_' : *a) != (*b == '-' ? '_' : *b))
+            return 0;
+    return *a == *b;
+}
+
+const struct setting *setting_find(const char *name)
+{
+    for (int i = 0; i < setting_count; i++)
+        if (same_name(name, settings[i].name))
+            return &settings[i];
+    return NULL;
+}
+
+const char *setting_flag(const struct setting *setting, char text[SETTING_FLAG])
+{
+    snprintf(text, SETTING_FLAG, "--%s", setting->name);
+    for (char *c = text; *c; c++)
+        if (*c == '_')
+            *c = '-';
+    return text;
+}

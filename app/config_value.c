@@ -1,0 +1,278 @@
+/* config_value.c - one setting's value: from text, to text, within its range. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/config_table.h"
+#include "app/nearest.h"
+#include "app/number.h"
+
+static void *field_of(const struct setting *setting, struct config *config)
+{
+    return (char *)config + setting->offset;
+}
+
+static const void *const_field_of(const struct setting *setting,
+                                  const struct config *config)
+{
+    return (const char *)config + setting->offset;
+}
+
+const char *setting_subject(const char *name, const char *source,
+                            char text[SETTING_SUBJECT])
+{
+    if (source[0] == '-')
+        snprintf(text, SETTING_SUBJECT, "%s", source);
+    else
+        snprintf(text, SETTING_SUBJECT, "%s: \"%s\"", source, name);
+    return text;
+}
+
+/* "--batch: "12abc" is not a number; give a whole number from 1 to 8192" */
+static enum status refuse(const struct setting *setting, const char *source,
+                          const char *value, const char *problem)
+{
+    char subject[SETTING_SUBJECT], allowed[ALLOWED_TEXT];
+    return status_fail(STATUS_USAGE, "%s: \"%s\" %s; give %s",
+                       setting_subject(setting->name, source, subject), value, problem,
+                       setting_allowed(setting, allowed));
+}
+
+// Written so that NaN is outside of every range.
+static int is_in_range(const struct setting *setting, double value)
+{
+    int above = setting->is_min_open ? value > setting->min : value >= setting->min;
+    int below = setting->is_max_open ? value < setting->max : value <= setting->max;
+    return above && below;
+}
+
+/* ---- from text ------------------------------------------------------------------- */
+
+static const char *describe_number_error(enum number_error error)
+{
+    switch (error) {
+    case NUMBER_NOT_WHOLE:
+        return "is not a whole number";
+    case NUMBER_TOO_LARGE:
+        return "is out of range";
+    default:
+        return "is not a number";
+    }
+}
+
+static enum status parse_whole(const struct setting *setting, const char *value,
+                               const char *source, int64_t *result)
+{
+    enum number_error error = number_read_whole(value, result);
+    if (error != NUMBER_OK)
+        return refuse(setting, source, value, describe_number_error(error));
+    if (!is_in_range(setting, (double)*result))
+        return refuse(setting, source, value, "is out of range");
+    return STATUS_OK;
+}
+
+static int find_choice(const struct choices *choices, const char *value)
+{
+    for (int i = 0; i < choices->count; i++)
+        if (strcmp(choices->word[i], value) == 0)
+            return i;
+    return -1;
+}
+
+static enum status parse_int(const struct setting *setting, const char *value,
+                             const char *source, int *field)
+{
+    int64_t whole;
+    if (setting->choices) {
+        struct choices choices;
+        setting_choices(setting, &choices);
+        if (find_choice(&choices, value) < 0)
+            return refuse(setting, source, value, "is not possible");
+        enum number_error error = number_read_whole(value, &whole);
+        CHECK(error == NUMBER_OK, "%s has the choice %s", setting->name, value);
+    } else {
+        TRY(parse_whole(setting, value, source, &whole));
+    }
+    *field = (int)whole;
+    return STATUS_OK;
+}
+
+static enum status parse_double(const struct setting *setting, const char *value,
+                                const char *source, double *field)
+{
+    double real;
+    enum number_error error = number_read(value, &real);
+    if (error != NUMBER_OK)
+        return refuse(setting, source, value, describe_number_error(error));
+    if (!is_in_range(setting, real))
+        return refuse(setting, source, value, "is out of range");
+    *field = real;
+    return STATUS_OK;
+}
+
+static enum status parse_choice(const struct setting *setting, const char *value,
+                                const char *source, int *field)
+{
+    struct choices choices;
+    setting_choices(setting, &choices);
+    int found = find_choice(&choices, value);
+    if (found >= 0) {
+        *field = found;
+        return STATUS_OK;
+    }
+    const char *nearest = nearest_word(value, choices.word, choices.count);
+    char problem[96] = "is not one of the choices";
+    if (nearest)
+        snprintf(problem, sizeof problem, "is not one of the choices (did you mean %s?)",
+                 nearest);
+    return refuse(setting, source, value, problem);
+}
+
+static enum status parse_switch(const struct setting *setting, const char *value,
+                                const char *source, int *field)
+{
+    static const char *const words[] = {"0",  "1",   "false", "true",
+                                        "no", "yes", "off",   "on"};
+    for (int i = 0; i < 8; i++) {
+        if (strcasecmp(value, words[i]) == 0) {
+            *field = i % 2;
+            return STATUS_OK;
+        }
+    }
+    return refuse(setting, source, value, "is neither on nor off");
+}
+
+static enum status parse_grid(const struct setting *setting, const char *value,
+                              const char *source, int *field)
+{
+    char columns[16];
+    size_t length = strcspn(value, "xX");
+    int64_t sides[2];
+    if (value[length] == '\0' || length >= sizeof columns)
+        return refuse(setting, source, value, "is not a grid");
+    snprintf(columns, sizeof columns, "%.*s", (int)length, value);
+    if (number_read_whole(columns, &sides[0]) != NUMBER_OK ||
+        number_read_whole(value + length + 1, &sides[1]) != NUMBER_OK)
+        return refuse(setting, source, value, "is not a grid");
+    if (!is_in_range(setting, (double)sides[0]) ||
+        !is_in_range(setting, (double)sides[1]))
+        return refuse(setting, source, value, "is out of range");
+    field[0] = (int)sides[0];
+    field[1] = (int)sides[1];
+    return STATUS_OK;
+}
+
+/* Length of the UTF-8 character at `text`, 0 if there is none: overlong forms, surrogates
+ * and values beyond U+10FFFF are refused, as JSON does. */
+static size_t utf8_length(const unsigned char *text)
+{
+    unsigned char first = text[0];
+    if (first < 0x80)
+        return 1;
+    size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    if ((first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) ||
+        (first == 0xf0 && text[1] < 0x90) || (first == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return length;
+}
+
+// Text goes into options.json and into snapshots as JSON, which holds nothing but UTF-8.
+static enum status parse_text(const struct setting *setting, const char *value,
+                              const char *source, char *field)
+{
+    char subject[SETTING_SUBJECT];
+    setting_subject(setting->name, source, subject);
+    size_t length = strlen(value);
+    if (length >= setting->bytes)
+        return status_fail(STATUS_USAGE,
+                           "%s: the value has %zu bytes and at most %zu are possible: "
+                           "\"%.40s...\"",
+                           subject, length, setting->bytes - 1, value);
+    for (size_t i = 0; i < length;) {
+        size_t character = utf8_length((const unsigned char *)value + i);
+        if (character == 0)
+            return status_fail(STATUS_USAGE,
+                               "%s: byte %zu of the value is not UTF-8 text; rename the "
+                               "file, or reach it through a link with a plain name",
+                               subject, i + 1);
+        i += character;
+    }
+    memcpy(field, value, length + 1);
+    return STATUS_OK;
+}
+
+enum status setting_parse(const struct setting *setting, struct config *config,
+                          const char *value, const char *source)
+{
+    void *field = field_of(setting, config);
+    switch (setting->kind) {
+    case SETTING_INT:
+        return parse_int(setting, value, source, field);
+    case SETTING_INT64:
+        return parse_whole(setting, value, source, field);
+    case SETTING_DOUBLE:
+        return parse_double(setting, value, source, field);
+    case SETTING_CHOICE:
+        return parse_choice(setting, value, source, field);
+    case SETTING_SWITCH:
+        return parse_switch(setting, value, source, field);
+    case SETTING_GRID:
+        return parse_grid(setting, value, source, field);
+    case SETTING_TEXT:
+        return parse_text(setting, value, source, field);
+    }
+    CHECK(0, "setting %s has no kind", setting->name);
+    return STATUS_FAILED;
+}
+
+/* ---- to text --------------------------------------------------------------------- */
+
+const char *setting_text(const struct setting *setting, const struct config *config,
+                         char text[CONFIG_TEXT])
+{
+    const void *field = const_field_of(setting, config);
+    const int *ints = field;
+    char number[NUMBER_TEXT];
+    struct choices choices;
+    switch (setting->kind) {
+    case SETTING_INT:
+    case SETTING_SWITCH:
+        snprintf(text, CONFIG_TEXT, "%d", *ints);
+        break;
+    case SETTING_INT64:
+        snprintf(text, CONFIG_TEXT, "%" PRId64, *(const int64_t *)field);
+        break;
+    case SETTING_DOUBLE:
+        snprintf(text, CONFIG_TEXT, "%s", number_text(*(const double *)field, number));
+        break;
+    case SETTING_CHOICE:
+        setting_choices(setting, &choices);
+        CHECK(*ints >= 0 && *ints < choices.count, "%s is %d", setting->name, *ints);
+        snprintf(text, CONFIG_TEXT, "%s", choices.word[*ints]);
+        break;
+    case SETTING_GRID:
+        snprintf(text, CONFIG_TEXT, "%dx%d", ints[0], ints[1]);
+        break;
+    case SETTING_TEXT:
+        snprintf(text, CONFIG_TEXT, "%s", (const char *)field);
+        break;
+    }
+    return text;
+}
+
+enum status setting_check(const struct setting *setting, const struct config *config)
+{
+    char text[CONFIG_TEXT], flag[SETTING_FLAG];
+    struct config scratch;
+    setting_flag(setting, flag);
+    if (setting->kind == SETTING_DOUBLE &&
+        !isfinite(*(const double *)const_field_of(setting, config)))
+        return refuse(setting, flag, "inf or NaN", "is out of range");
+    return setting_parse(setting, &scratch, setting_text(setting, config, text), flag);
+}

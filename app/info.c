@@ -1,0 +1,132 @@
+/* info.c - `twinscale info`: what a checkpoint holds, and what this machine has. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/checkpoint.h"
+#include "app/commands.h"
+#include "app/output/progress.h"
+#include "app/output/run_folder.h"
+#include "app/summary.h"
+
+static void print_help(void)
+{
+    printf("usage: twinscale info CHECKPOINT [--digest]\n"
+           "       twinscale info --devices\n\n"
+           "Prints counters, both loss scalers, every setting and the layers of a checkpoint\n"
+           "(a snapshot-*.safetensors, or a run folder: its newest one).\n\n"
+           "  --digest    only one number over all tensors and the training state; equal\n"
+           "              digests mean equal runs, wherever they lie\n"
+           "  --devices   the devices that can train here\n");
+}
+
+static void print_devices(void)
+{
+    char text[2048];
+    device_list(text, sizeof text);
+    fputs(text, stdout);
+}
+
+static void print_scaler(const char *name, const struct grad_scaler_saved *s)
+{
+    char scale[32];
+    printf("  %s  scale %-8s growth tracker %lld of %lld  skipped %lld of %lld  grown %lld  "
+           "backed off %lld%s\n",
+           name, scale_text((float)s->scale, scale, sizeof scale),
+           (long long)s->growth_tracker, (long long)s->growth_interval, (long long)s->skipped,
+           (long long)s->updates, (long long)s->growths, (long long)s->backoffs,
+           s->enabled ? "" : "  (off)");
+}
+
+static void print_facts(const char *path, const struct checkpoint_facts *facts)
+{
+    char elapsed[32];
+    printf("checkpoint: %s\n", path);
+    printf("progress: step %lld, %.3f kimg, %s of training\n", (long long)facts->step,
+           (double)facts->images / 1000.0,
+           duration_text(facts->elapsed_sec, elapsed, sizeof elapsed));
+    printf("data: %s, %lld images\n", facts->data_name, (long long)facts->data_count);
+    printf("loss scalers:\n");
+    print_scaler("G", &facts->scaler[NETWORK_G]);
+    print_scaler("D", &facts->scaler[NETWORK_D]);
+}
+
+static enum status print_layers(const struct config *config)
+{
+    // The tables need no weights: two nets that are built, not planned.
+    static struct net net;
+    struct device *device;
+    TRY(device_open("cpu", 1, &device));
+    struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
+    enum dtype dtype = precision_dtype(config->precision);
+    printf("layers:\n");
+    dcgan_generator(&net, device, &sizes, dtype, config->batch);
+    summary_print(stdout, &net);
+    dcgan_discriminator(&net, device, &sizes, dtype, config->batch);
+    summary_print(stdout, &net);
+    device_close(device);
+    return STATUS_OK;
+}
+
+static enum status print_checkpoint(const char *path, const struct checkpoint *checkpoint)
+{
+    struct checkpoint_facts facts;
+    struct config config;
+    TRY(checkpoint_facts(checkpoint, &facts));
+    TRY(checkpoint_config(checkpoint, &config));
+    print_facts(path, &facts);
+    TRY(print_layers(&config));
+    char *json = config_to_json(&config);
+    printf("settings:\n%s\n", json);
+    free(json);
+    printf("digest: %016" PRIx64 "\n", checkpoint_digest(checkpoint));
+    return STATUS_OK;
+}
+
+static enum status info(const char *source, int only_digest)
+{
+    char path[1024], note[512] = "";
+    TRY(run_folder_find_snapshot(source, path, sizeof path, note, sizeof note));
+    if (note[0])
+        fprintf(stderr, "%s\n", note);
+    struct checkpoint *checkpoint;
+    TRY(checkpoint_open(path, &checkpoint));
+    enum status status = STATUS_OK;
+    if (only_digest)
+        printf("%016" PRIx64 "\n", checkpoint_digest(checkpoint));
+    else
+        status = print_checkpoint(path, checkpoint);
+    checkpoint_close(checkpoint);
+    return status;
+}
+
+enum status info_command(int argc, char **argv)
+{
+    const char *source = NULL;
+    int only_digest = 0;
+    for (int i = 0; i < argc; i++) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            print_help();
+            return STATUS_OK;
+        }
+        if (!strcmp(argv[i], "--devices")) {
+            print_devices();
+            return STATUS_OK;
+        }
+        if (!strcmp(argv[i], "--digest"))
+            only_digest = 1;
+        else if (argv[i][0] == '-')
+            return status_fail(STATUS_USAGE, "info %s: no such option; see twinscale info "
+                                             "--help", argv[i]);
+        else if (source)
+            return status_fail(STATUS_USAGE, "info: one checkpoint at a time, got %s and %s",
+                               source, argv[i]);
+        else
+            source = argv[i];
+    }
+    if (!source)
+        return status_fail(STATUS_USAGE, "info: expected a checkpoint, a run folder or "
+                                         "--devices; see twinscale info --help");
+    return info(source, only_digest);
+}

@@ -1,0 +1,66 @@
+/* main.c - names the commands, prints the one sentence of a failure, exits with its code. */
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/run.h"
+#include "kernels/status.h"
+
+struct command {
+    const char *name, *arguments, *help;
+    enum status (*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+    {"train", "--data PATH [--preset NAME] ...", "train a GAN, or go on with --resume RUN",
+     train_command},
+    {"sample", "CHECKPOINT --seeds 0-63 -o grid.png", "draw images from a checkpoint",
+     sample_command},
+    {"info", "CHECKPOINT [--digest] | --devices", "what a checkpoint holds; what is here",
+     info_command},
+    {"data", "check PATH", "every file that cannot be used, and why", data_command},
+};
+
+static void print_usage(FILE *stream)
+{
+    fprintf(stream, "twinscale %s - trains image GANs in mixed precision, one loss scaler per "
+                    "network\n\nusage: twinscale COMMAND ...\n\n",
+            TWINSCALE_VERSION);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        fprintf(stream, "  %-7s %-37s %s\n", commands[i].name, commands[i].arguments,
+                commands[i].help);
+    fprintf(stream, "\n`twinscale COMMAND --help` tells more. A first run, with no data of "
+                    "your own:\n  twinscale train --preset fmnist-quick\n");
+}
+
+static enum status dispatch(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return status_fail(STATUS_USAGE, "no command given");
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        print_usage(stdout);
+        return STATUS_OK;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("twinscale %s\n", TWINSCALE_VERSION);
+        return STATUS_OK;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 2, argv + 2);
+    return status_fail(STATUS_USAGE,
+                       "%s: no such command; the commands are train, sample, info and data",
+                       argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, ""); // for the progress bar; numbers stay in the C locale
+    enum status status = dispatch(argc, argv);
+    if (status != STATUS_OK)
+        fprintf(stderr, "twinscale: %s\n", status_message());
+    return status_exit_code(status);
+}

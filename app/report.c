@@ -1,0 +1,375 @@
+#include "app/report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "app/output/grid.h"
+#include "app/train.h"
+
+#define PUBLISH_SEC 0.1         // the window redraws at most 10 times a second
+#define SAMPLE_SHARE 0.01       // of the time, for drawing samples for the window
+#define SAMPLE_SEC_MIN 1.0
+#define SPEED_SEC_MIN 0.5
+static const char *const network_names[NETWORK_COUNT] = {"G", "D"};
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+enum status report_open(struct report *report, struct trainer *trainer,
+                        struct run_folder *folder, struct monitor *monitor, int has_window,
+                        int draws_preview)
+{
+    memset(report, 0, sizeof *report);
+    report->trainer = trainer;
+    report->folder = folder;
+    report->monitor = monitor;
+    report->has_window = has_window;
+    report->draws_preview = draws_preview;
+    report->state = "training";
+    report->eta_sec = NAN;
+    report->started = report->tick_started = now_seconds();
+    report->images_at_tick = trainer->progress.images;
+    report->tile_count = trainer->config.grid_columns * trainer->config.grid_rows;
+    size_t image_bytes = tensor_bytes(&trainer->sampler.pixels) / SAMPLER_BATCH;
+    report->tiles = calloc((size_t)report->tile_count, image_bytes);
+    report->seeds = calloc((size_t)report->tile_count, sizeof *report->seeds);
+    if (!report->tiles || !report->seeds)
+        return status_fail(STATUS_FAILED, "not enough memory for a grid of %d samples; give a "
+                                          "smaller --grid", report->tile_count);
+    for (int i = 0; i < report->tile_count; i++)
+        report->seeds[i] = (uint64_t)i;
+    for (int network = 0; network < NETWORK_COUNT; network++)
+        report->skipped_before[network] =
+            grad_scaler_read(&trainer->player[network].scaler).skipped;
+    return STATUS_OK;
+}
+
+void report_close(struct report *report)
+{
+    free(report->tiles);
+    free(report->seeds);
+    report->tiles = NULL;
+    report->seeds = NULL;
+}
+
+void report_say(struct report *report, const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    progress_clear();
+    fprintf(stderr, "%s\n", line);
+    if (report->folder)
+        run_folder_log(report->folder, "%s", line);
+}
+
+void report_maintenance(struct report *report, double seconds)
+{
+    report->maintenance_sec += seconds;
+}
+
+/* ---- the window's facts ----------------------------------------------------------------- */
+
+static void fill_facts(struct report *report, struct dashboard *facts)
+{
+    struct trainer *trainer = report->trainer;
+    const struct config *config = &trainer->config;
+    memset(facts, 0, sizeof *facts);
+    if (config->preset[0])
+        snprintf(facts->title, sizeof facts->title, "%s on %s", config->preset,
+                 trainer->dataset->name);
+    else
+        snprintf(facts->title, sizeof facts->title, "DCGAN %d on %s", config->resolution,
+                 trainer->dataset->name);
+    snprintf(facts->run, sizeof facts->run, "%.255s", report->folder->path);
+    snprintf(facts->device, sizeof facts->device, "%s", trainer->device->description);
+    snprintf(facts->precision, sizeof facts->precision, "%s",
+             precision_name(config->precision));
+    snprintf(facts->state, sizeof facts->state, "%s", report->state);
+    facts->step = trainer->progress.step;
+    facts->kimg = trainer_kimg(trainer);
+    facts->kimg_total = config->kimg;
+    facts->images_per_sec = report->images_per_sec;
+    facts->eta_sec = report->eta_sec;
+    facts->elapsed_sec = trainer->progress.elapsed_sec;
+    facts->epoch = trainer_epoch(trainer);
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        const struct player *player = &trainer->player[network];
+        facts->skipped[network] = player->record.skipped;
+        facts->scale[network] = player->record.scale_after;
+        facts->growth_tracker[network] = player->record.growth_tracker;
+        facts->growth_interval[network] = player->scaler.config.growth_interval;
+    }
+    facts->grid_columns = config->grid_columns;
+    facts->grid_rows = config->grid_rows;
+    facts->tile_w = facts->tile_h = config->resolution;
+    facts->tile_channels = trainer->dataset->channels;
+    facts->tiles_kimg = report->tiles_kimg;
+    facts->hover_x = facts->hover_y = -1;
+}
+
+static void publish(struct report *report, const uint8_t *tiles)
+{
+    struct dashboard facts;
+    fill_facts(report, &facts);
+    monitor_publish(report->monitor, &facts, tiles);
+    report->last_publish = now_seconds();
+}
+
+void report_state(struct report *report, const char *state)
+{
+    report->state = state;
+    publish(report, NULL);
+}
+
+/* ---- after every step ------------------------------------------------------------------- */
+
+static const char *overflow_word(const struct step_record *record)
+{
+    if (record->found_inf != 0.0f)
+        return "inf or NaN in its gradients";
+    return "a gradient became inf when unscaled";
+}
+
+static void tell_skip(struct report *report, int network)
+{
+    const struct trainer *trainer = report->trainer;
+    const struct step_record *record = &trainer->player[network].record;
+    struct step_losses losses = train_losses(trainer);
+    int forward_finite = network == NETWORK_G
+                             ? losses.g.is_finite
+                             : losses.real.is_finite && losses.fake.is_finite;
+    char before[32], after[32];
+    run_folder_log(report->folder, "step %lld: %s skipped, %s; scale %s -> %s%s",
+                   (long long)trainer->progress.step, network_names[network],
+                   overflow_word(record), scale_text(record->scale_used, before, sizeof before),
+                   scale_text(record->scale_after, after, sizeof after),
+                   forward_finite ? "" : "; the logits were inf or NaN too: no scale can help");
+    json_t *event = json_pack(
+        "{s:s, s:s, s:I, s:f, s:f, s:f, s:b}", "event", "skip", "net", network_names[network],
+        "step", (json_int_t)trainer->progress.step, "kimg", trainer_kimg(trainer),
+        "scale_before", (double)record->scale_used, "scale_after", (double)record->scale_after,
+        "forward_finite", forward_finite);
+    char *line = json_dumps(event, JSON_COMPACT);
+    json_decref(event);
+    if (line)
+        run_folder_event(report->folder, line);
+    free(line);
+}
+
+static void add_losses(struct tick *tick, const struct trainer *trainer)
+{
+    for (int i = 0; i + 1 < trainer->sums_count; i += 2) {
+        const struct loss_sums *real = &trainer->sums_host[i], *fake = real + 1;
+        statistic_add(&tick->loss[NETWORK_D], real->loss / (double)real->count +
+                                                  fake->loss / (double)fake->count);
+        statistic_add_sums(&tick->score_real, real->count, real->score, real->score_sq);
+        statistic_add_sums(&tick->score_fake, fake->count, fake->score, fake->score_sq);
+        // A sign's square is 1 but for a logit of exactly 0.
+        statistic_add_sums(&tick->sign_real, real->count, real->sign, (double)real->count);
+        statistic_add_sums(&tick->sign_fake, fake->count, fake->sign, (double)fake->count);
+    }
+    const struct loss_sums *g = &trainer->sums_host[trainer->sums_count - 1];
+    statistic_add(&tick->loss[NETWORK_G], g->loss / (double)g->count);
+}
+
+static void add_point(struct report *report, const int64_t skipped[NETWORK_COUNT])
+{
+    const struct trainer *trainer = report->trainer;
+    struct step_losses losses = train_losses(trainer);
+    struct history_point point = {.step = trainer->progress.step,
+                                  .kimg = trainer_kimg(trainer)};
+    point.loss[NETWORK_G] = (float)(losses.g.loss / (double)losses.g.count);
+    point.loss[NETWORK_D] = (float)(losses.real.loss / (double)losses.real.count +
+                                    losses.fake.loss / (double)losses.fake.count);
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        point.scale[network] = trainer->player[network].record.scale_after;
+        point.skipped[network] = (uint8_t)(skipped[network] < 255 ? skipped[network] : 255);
+    }
+    history_add(monitor_history(report->monitor), &point);
+}
+
+static void update_speed(struct report *report, int is_tick_end)
+{
+    const struct trainer *trainer = report->trainer;
+    double seconds = now_seconds() - report->tick_started - report->maintenance_sec;
+    int64_t images = trainer->progress.images - report->images_at_tick;
+    // A tick's first moments say little: keep the last tick's figure until then.
+    if (seconds > SPEED_SEC_MIN || is_tick_end || report->images_per_sec == 0.0)
+        report->images_per_sec = seconds > 0.0 ? (double)images / seconds : 0.0;
+    double left = trainer->config.kimg * 1000.0 - (double)trainer->progress.images;
+    report->eta_sec = report->images_per_sec > 0.0 ? fmax(left, 0.0) / report->images_per_sec
+                                                   : NAN;
+}
+
+void report_step(struct report *report)
+{
+    const struct trainer *trainer = report->trainer;
+    int64_t skipped[NETWORK_COUNT];
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        const struct step_record *record = &trainer->player[network].record;
+        skipped[network] = record->skipped - report->skipped_before[network];
+        report->skipped_before[network] = record->skipped;
+        report->tick.skipped_in_tick[network] += skipped[network];
+        statistic_add(&report->tick.scale_over_tick[network], (double)record->scale_after);
+        if (skipped[network] > 0)
+            tell_skip(report, network);
+    }
+    add_losses(&report->tick, trainer);
+    add_point(report, skipped);
+    update_speed(report, 0);
+    progress_bar(trainer_kimg(trainer), trainer->config.kimg, report->images_per_sec,
+                 report->eta_sec);
+    double now = now_seconds();
+    if (!report->has_window || now - report->last_publish < PUBLISH_SEC)
+        return;
+    if (now - report->last_samples > fmax(SAMPLE_SEC_MIN, report->sample_cost / SAMPLE_SHARE))
+        report_draw_samples(report);
+    else
+        publish(report, NULL);
+}
+
+/* ---- pictures --------------------------------------------------------------------------- */
+
+static void picture_failed(struct report *report)
+{
+    if (!report->had_picture_error)
+        report_say(report, "warning: %s (training goes on; said once)", status_message());
+    report->had_picture_error = 1;
+}
+
+void report_draw_samples(struct report *report)
+{
+    struct trainer *trainer = report->trainer;
+    double started = now_seconds();
+    sampler_load(&trainer->sampler, trainer->ema.average);
+    sampler_draw(&trainer->sampler, report->seeds, report->tile_count, report->tiles);
+    report->tiles_kimg = trainer_kimg(trainer);
+    report->last_samples = now_seconds();
+    report->sample_cost = report->last_samples - started;
+    report_maintenance(report, report->sample_cost);
+    publish(report, report->tiles);
+}
+
+static struct grid grid_of(const struct report *report, const uint8_t *pixels, int count)
+{
+    const struct trainer *trainer = report->trainer;
+    return (struct grid){.pixels = pixels,
+                         .count = count,
+                         .h = trainer->config.resolution,
+                         .w = trainer->config.resolution,
+                         .channels = trainer->dataset->channels,
+                         .columns = trainer->config.grid_columns};
+}
+
+void report_write_reals(struct report *report)
+{
+    const struct trainer *trainer = report->trainer;
+    const struct dataset *dataset = trainer->dataset;
+    size_t count = (size_t)report->tile_count < dataset->count ? (size_t)report->tile_count
+                                                               : dataset->count;
+    size_t image_bytes = tensor_bytes(&trainer->sampler.pixels) / SAMPLER_BATCH;
+    uint8_t *pixels = malloc(count * image_bytes);
+    if (!pixels)
+        return;
+    // The first images of the shuffled order: what D sees first.
+    for (size_t i = 0; i < count; i++)
+        memcpy(pixels + i * image_bytes,
+               dataset->pixels +
+                   batch_index(dataset, (uint64_t)trainer->config.seed, i) * image_bytes,
+               image_bytes);
+    char path[1024];
+    struct grid grid = grid_of(report, pixels, (int)count);
+    if (grid_write(&grid, run_folder_file(report->folder, path, sizeof path, "reals.png"),
+                   1) != STATUS_OK)
+        picture_failed(report);
+    free(pixels);
+}
+
+void report_write_samples(struct report *report, const char *name, char *path, size_t bytes)
+{
+    char own_path[1024], kimg[32], seeds[32];
+    if (!path) {
+        path = own_path;
+        bytes = sizeof own_path;
+    }
+    snprintf(kimg, sizeof kimg, "%.3f", report->tiles_kimg);
+    snprintf(seeds, sizeof seeds, "0-%d", report->tile_count - 1);
+    const struct png_text texts[] = {{"Software", "twinscale " TWINSCALE_VERSION},
+                                     {"twinscale:kimg", kimg},
+                                     {"twinscale:seeds", seeds}};
+    struct grid grid = grid_of(report, report->tiles, report->tile_count);
+    grid.texts = texts;
+    grid.text_count = 3;
+    if (grid_write(&grid, run_folder_file(report->folder, path, bytes, "%s", name), 1) !=
+        STATUS_OK)
+        picture_failed(report);
+}
+
+static void write_pictures(struct report *report)
+{
+    char path[1024];
+    struct monitor_view view = {0};
+    monitor_read(report->monitor, &view);
+    view.dashboard.hover_x = view.dashboard.hover_y = -1;
+    enum status status = dashboard_write_scales(
+        &view.dashboard, run_folder_file(report->folder, path, sizeof path, "scales.png"));
+    if (status == STATUS_OK && report->draws_preview)
+        status = dashboard_write_png(
+            &view.dashboard,
+            run_folder_file(report->folder, path, sizeof path, "preview.png"));
+    if (status != STATUS_OK)
+        picture_failed(report);
+    monitor_view_release(&view);
+}
+
+/* ---- ticks ------------------------------------------------------------------------------ */
+
+static void finish_tick(struct report *report, double now)
+{
+    const struct trainer *trainer = report->trainer;
+    struct tick *tick = &report->tick;
+    tick->step = trainer->progress.step;
+    tick->kimg = trainer_kimg(trainer);
+    tick->kimg_total = trainer->config.kimg;
+    tick->epoch = trainer_epoch(trainer);
+    tick->tick_sec = now - report->tick_started;
+    tick->total_sec = trainer->progress.elapsed_sec;
+    tick->maintenance_sec = report->maintenance_sec;
+    tick->images_per_sec = report->images_per_sec;
+    tick->eta_sec = report->eta_sec;
+    tick->cpu_mem_gb = peak_memory_gb();
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        tick->scale[network] = trainer->player[network].record.scale_after;
+        tick->skipped[network] = trainer->player[network].record.skipped;
+    }
+}
+
+void report_tick(struct report *report)
+{
+    double now = now_seconds();
+    update_speed(report, 1);
+    finish_tick(report, now);
+    char line[256];
+    tick_line(&report->tick, line, sizeof line);
+    report_say(report, "%s", line);
+    char *json = tick_json(&report->tick, (double)time(NULL));
+    if (json)
+        run_folder_stats(report->folder, json);
+    free(json);
+    if (report->draws_preview)
+        report_draw_samples(report);
+    else
+        publish(report, NULL);
+    write_pictures(report);
+    report->tick = (struct tick){.index = report->tick.index + 1};
+    // The next tick's clock starts where this one's ended: pictures belong to the next one.
+    report->tick_started = now;
+    report->maintenance_sec = now_seconds() - now;
+    report->images_at_tick = report->trainer->progress.images;
+}

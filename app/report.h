@@ -1,0 +1,64 @@
+/* report.h - what a run tells: log, ticks, pictures, window.
+ * Flow:  train_step() -> [report] -> terminal, log.txt, stats.jsonl, events.jsonl, PNGs,
+ *        monitor.
+ * Owns:  its buffers.  Borrows: trainer, run folder, monitor.
+ *
+ * Nothing here can end a run: a picture or a log line that cannot be written is said once
+ * and training goes on. */
+#ifndef APP_REPORT_H
+#define APP_REPORT_H
+
+#include "app/output/monitor.h"
+#include "app/output/progress.h"
+#include "app/output/run_folder.h"
+#include "app/trainer.h"
+
+struct report {
+    struct trainer *trainer;
+    struct run_folder *folder;
+    struct monitor *monitor;
+    int draws_preview; // preview.png at every tick
+    int has_window;
+    struct tick tick;  // being filled
+    int64_t skipped_before[NETWORK_COUNT];
+    double started, tick_started, maintenance_sec, last_publish, last_samples, sample_cost;
+    double images_per_sec, eta_sec;
+    uint64_t *seeds;
+    uint8_t *tiles; // newest samples of the fixed latents
+    int tile_count;
+    double tiles_kimg;
+    int64_t images_at_tick;
+    const char *state; // "training", "paused" ...
+    int had_picture_error;
+};
+
+enum status report_open(struct report *report, struct trainer *trainer,
+                        struct run_folder *folder, struct monitor *monitor, int has_window,
+                        int draws_preview);
+void report_close(struct report *report);
+
+/* A line for a person: on stderr (past the bar) and in log.txt. */
+void report_say(struct report *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* After every step: history, events for skips, sums of the tick, the bar, the window. */
+void report_step(struct report *report);
+
+/* Closes the tick: line, stats.jsonl, scales.png, preview.png. */
+void report_tick(struct report *report);
+
+/* Draws the fixed latents with the averaged weights, for the window and the next grid. */
+void report_draw_samples(struct report *report);
+
+/* Writes reals.png, or the samples last drawn under `name` ("fakes000200.png"). `path`
+ * (may be NULL) receives where. */
+void report_write_reals(struct report *report);
+void report_write_samples(struct report *report, const char *name, char *path, size_t bytes);
+
+/* Tells the window a word about what goes on ("paused", "saving ..."). */
+void report_state(struct report *report, const char *state);
+
+/* Seconds that were not training (saving, drawing), so that images/s tells the truth. */
+void report_maintenance(struct report *report, double seconds);
+
+#endif

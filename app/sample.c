@@ -1,0 +1,187 @@
+/* sample.c - `twinscale sample`: images of chosen seeds from a checkpoint. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/checkpoint.h"
+#include "app/commands.h"
+#include "app/output/grid.h"
+#include "app/output/run_folder.h"
+#include "app/seeds.h"
+
+struct sample_options {
+    const char *source, *seeds, *grid, *output, *device;
+    int raw, force, threads;
+};
+
+static void print_help(void)
+{
+    printf("usage: twinscale sample CHECKPOINT [options]\n\n"
+           "CHECKPOINT is a snapshot-*.safetensors, or a run folder (its newest one is taken).\n"
+           "Seed i gives the same image whatever the other seeds, the grid or the batch.\n\n"
+           "  --seeds LIST      which images, like 0,1,4-6               (0-63)\n"
+           "  --grid CxR        columns and rows, like 8x8               (square)\n"
+           "  -o, --output PNG  where to                                 (grid.png)\n"
+           "  --raw             G's own weights, not their moving average\n"
+           "  --force           replace an existing file\n"
+           "  --device NAME     auto, cpu, ref                           (auto)\n"
+           "  --threads N       0 = all cores                            (0)\n\n"
+           "example: twinscale sample outputs/00000-fashion-mnist-fmnist-quick-b64 "
+           "--seeds 0-15 -o sixteen.png\n");
+}
+
+static enum status parse(int argc, char **argv, struct sample_options *options, int *help)
+{
+    static const struct option flags[] = {
+        {"seeds", required_argument, NULL, 's'}, {"grid", required_argument, NULL, 'g'},
+        {"output", required_argument, NULL, 'o'}, {"raw", no_argument, NULL, 'r'},
+        {"force", no_argument, NULL, 'f'}, {"device", required_argument, NULL, 'd'},
+        {"threads", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    *options = (struct sample_options){
+        .seeds = "0-63", .output = "grid.png", .device = "auto"};
+    // getopt wants a program name before the arguments.
+    argc += 1;
+    argv -= 1;
+    optind = 1;
+    opterr = 0;
+    for (int flag; (flag = getopt_long(argc, argv, ":o:h", flags, NULL)) != -1;) {
+        switch (flag) {
+        case 's': options->seeds = optarg; break;
+        case 'g': options->grid = optarg; break;
+        case 'o': options->output = optarg; break;
+        case 'r': options->raw = 1; break;
+        case 'f': options->force = 1; break;
+        case 'd': options->device = optarg; break;
+        case 't': options->threads = atoi(optarg); break;
+        case 'h': *help = 1; return STATUS_OK;
+        case ':':
+            return status_fail(STATUS_USAGE, "sample %s: needs a value; see twinscale sample "
+                                             "--help", argv[optind - 1]);
+        default:
+            return status_fail(STATUS_USAGE, "sample %s: no such option; see twinscale sample "
+                                             "--help", argv[optind - 1]);
+        }
+    }
+    if (optind != argc - 1)
+        return status_fail(STATUS_USAGE, "sample: expected one checkpoint or run folder, got "
+                                         "%d; see twinscale sample --help", argc - optind);
+    options->source = argv[optind];
+    return STATUS_OK;
+}
+
+static enum status choose_grid(const struct sample_options *options, int count, int *columns)
+{
+    if (!options->grid) {
+        *columns = (int)ceil(sqrt((double)count));
+        return STATUS_OK;
+    }
+    int rows;
+    TRY(grid_parse(options->grid, columns, &rows));
+    if (count > *columns * rows)
+        return status_fail(STATUS_USAGE, "--grid %s has %d places, --seeds %s names %d images; "
+                                         "give a larger grid", options->grid, *columns * rows,
+                           options->seeds, count);
+    return STATUS_OK;
+}
+
+static enum status write_grid(const struct sample_options *options,
+                              const struct checkpoint *checkpoint,
+                              const struct config *config, const uint8_t *pixels, int count,
+                              int columns)
+{
+    struct checkpoint_facts facts;
+    TRY(checkpoint_facts(checkpoint, &facts));
+    char kimg[32], digest[24];
+    snprintf(kimg, sizeof kimg, "%.3f", (double)facts.images / 1000.0);
+    snprintf(digest, sizeof digest, "%016" PRIx64, checkpoint_digest(checkpoint));
+    const struct png_text texts[] = {{"Software", "twinscale " TWINSCALE_VERSION},
+                                     {"twinscale:seeds", options->seeds},
+                                     {"twinscale:kimg", kimg},
+                                     {"twinscale:digest", digest},
+                                     {"twinscale:weights", options->raw ? "raw" : "ema"}};
+    struct grid grid = {.pixels = pixels,
+                        .count = count,
+                        .h = config->resolution,
+                        .w = config->resolution,
+                        .channels = config->channels,
+                        .columns = columns,
+                        .texts = texts,
+                        .text_count = sizeof texts / sizeof *texts};
+    TRY(grid_write(&grid, options->output, options->force));
+    printf("grid: %s\n", options->output);
+    return STATUS_OK;
+}
+
+static enum status draw(const struct sample_options *options,
+                        const struct checkpoint *checkpoint, struct device *device,
+                        const uint64_t *seeds, int count, int columns)
+{
+    struct config config;
+    TRY(checkpoint_config(checkpoint, &config));
+    struct dcgan_config sizes = trainer_dcgan_config(&config, config.channels);
+    struct sampler sampler;
+    enum status status =
+        sampler_create(&sampler, device, &sizes, precision_dtype(config.precision));
+    size_t weight_bytes = sampler.net.param_elements * sizeof(float);
+    float *weights = status == STATUS_OK ? device->ops->memory.allot(device, weight_bytes)
+                                         : NULL;
+    uint8_t *pixels = malloc((size_t)count * (size_t)config.resolution *
+                             (size_t)config.resolution * (size_t)config.channels);
+    if (status == STATUS_OK && (!weights || !pixels))
+        status = status_fail(STATUS_FAILED, "not enough memory for %d images", count);
+    if (status == STATUS_OK)
+        status = checkpoint_load_generator(checkpoint, &sampler.net, options->raw, weights);
+    if (status == STATUS_OK) {
+        sampler_load(&sampler, weights);
+        sampler_draw(&sampler, seeds, count, pixels);
+        status = device_fault(device);
+    }
+    if (status == STATUS_OK)
+        status = write_grid(options, checkpoint, &config, pixels, count, columns);
+    if (weights)
+        device->ops->memory.release(device, weights);
+    sampler_release(&sampler);
+    free(pixels);
+    return status;
+}
+
+static enum status sample(const struct sample_options *options, const uint64_t *seeds,
+                          int count)
+{
+    int columns;
+    char path[1024], note[512] = "";
+    TRY(choose_grid(options, count, &columns));
+    TRY(run_folder_find_snapshot(options->source, path, sizeof path, note, sizeof note));
+    if (note[0])
+        fprintf(stderr, "%s\n", note);
+    struct checkpoint *checkpoint = NULL;
+    struct device *device = NULL;
+    enum status status = checkpoint_open(path, &checkpoint);
+    if (status == STATUS_OK)
+        status = device_open(options->device, options->threads, &device);
+    if (status == STATUS_OK)
+        status = draw(options, checkpoint, device, seeds, count, columns);
+    device_close(device);
+    checkpoint_close(checkpoint);
+    return status;
+}
+
+enum status sample_command(int argc, char **argv)
+{
+    struct sample_options options;
+    uint64_t *seeds;
+    int count, help = 0;
+    TRY(parse(argc, argv, &options, &help));
+    if (help) {
+        print_help();
+        return STATUS_OK;
+    }
+    TRY(seeds_parse(options.seeds, &seeds, &count));
+    enum status status = sample(&options, seeds, count);
+    free(seeds);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* seeds.h - lists of seeds ("0,1,4-6") and grids ("8x8") from the command line. */
+#ifndef APP_SEEDS_H
+#define APP_SEEDS_H
+
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+#define SEEDS_MAX 65536
+
+/* The seeds of `text` in its order; *seeds is allotted, the caller frees. STATUS_USAGE with
+ * the place where the text goes wrong, or when there are more than SEEDS_MAX. */
+enum status seeds_parse(const char *text, uint64_t **seeds, int *count);
+
+/* "8x4": 8 columns, 4 rows. */
+enum status grid_parse(const char *text, int *columns, int *rows);
+
+#endif

@@ -1,0 +1,45 @@
+#include "app/signals.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/output/monitor.h"
+#include "kernels/status.h"
+
+static volatile sig_atomic_t quit_asked, snapshot_asked, interrupts;
+
+static void on_signal(int number)
+{
+    if (number == SIGUSR1) {
+        snapshot_asked = 1;
+        return;
+    }
+    if (number == SIGINT && ++interrupts > 1)
+        _exit(status_exit_code(STATUS_INTERRUPTED));
+    quit_asked = 1;
+}
+
+void signals_install(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+int signals_take(void)
+{
+    int requests = 0;
+    if (quit_asked)
+        requests |= REQUEST_QUIT;
+    if (snapshot_asked)
+        requests |= REQUEST_SNAPSHOT;
+    quit_asked = snapshot_asked = 0;
+    return requests;
+}
