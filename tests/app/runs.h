@@ -1,0 +1,30 @@
+/* runs.h - small training runs of the real program, and what they leave behind. */
+#ifndef TESTS_APP_RUNS_H
+#define TESTS_APP_RUNS_H
+
+#include <stddef.h>
+
+/* A DCGAN-32 that takes milliseconds a step: 16 images of builtin:shapes. Its scales start
+ * low enough that only planted overflows happen. */
+#define SMALL_RUN                                                                          \
+    "--data builtin:shapes --resolution 32 --g-width 8 --d-width 8 --latent 16 "           \
+    "--batch 16 --seed 3 --preview off --keep 0 --grid 4x4 "                               \
+    "--g-init-scale 1024 --d-init-scale 1024"
+
+/* `twinscale <arguments>`; output into `text`; returns the exit code. */
+int twinscale(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Fails the test, with the program's output, unless it exits with 0. */
+void twinscale_must(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The only run folder in `out`; valid until the next call. */
+const char *run_in(const char *out);
+
+/* The digest that `twinscale info --digest` prints for a run folder or file. */
+void digest_of(const char *source, char text[32]);
+
+/* Mean of `key` over all lines of the run's stats.jsonl from line `first` on. */
+double mean_of(const char *run, const char *key, int first);
+
+#endif

@@ -1,0 +1,311 @@
+/* test_atomic_file.c - whole or not at all: under the name there is never a part. */
+#include "tests/support/support.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "app/output/atomic_file.h"
+#include "tests/app/disk.h"
+
+/* This program's fsync(): the call counted down to 0 fails with `fsync_error`. */
+static int fsync_countdown = -1, fsync_error;
+
+int fsync(int descriptor)
+{
+    if (fsync_countdown >= 0 && fsync_countdown-- == 0) {
+        errno = fsync_error;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, descriptor);
+}
+
+static char folder[512];
+
+static int open_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", make_folder("atomic"));
+    fsync_countdown = -1;
+    return 0;
+}
+
+static int close_folder(void **state)
+{
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+static enum status save_text(const char *path, const char *text)
+{
+    struct atomic_file file;
+    TRY(atomic_open(&file, path));
+    fputs(text, file.stream);
+    return atomic_commit(&file);
+}
+
+static void assert_file(const char *path, const char *want)
+{
+    char *text = read_text(path, NULL);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void test_a_file_appears_only_at_the_commit(void **state)
+{
+    (void)state;
+    struct atomic_file file;
+    const char *path = in_folder(folder, "new.txt");
+    assert_int_equal(atomic_open(&file, path), STATUS_OK);
+    fputs("whole", file.stream);
+    fflush(file.stream);
+    assert_false(path_exists(path));
+    assert_int_equal(atomic_commit(&file), STATUS_OK);
+    assert_file(path, "whole");
+    assert_int_equal(count_entries(folder), 1);
+    atomic_discard(&file); // harmless after a commit
+    assert_file(path, "whole");
+}
+
+static void test_a_commit_replaces_and_a_discard_keeps_the_older_file(void **state)
+{
+    (void)state;
+    const char *path = in_folder(folder, "f");
+    assert_int_equal(save_text(path, "first"), STATUS_OK);
+    assert_int_equal(save_text(path, "second"), STATUS_OK);
+    assert_file(path, "second");
+
+    struct atomic_file file;
+    assert_int_equal(atomic_open(&file, path), STATUS_OK);
+    fputs("third", file.stream);
+    atomic_discard(&file);
+    atomic_discard(&file);
+    assert_file(path, "second");
+    assert_int_equal(count_entries(folder), 1);
+}
+
+static void test_a_synced_file_can_be_read_back_before_the_commit(void **state)
+{
+    (void)state;
+    struct atomic_file file;
+    assert_int_equal(atomic_open(&file, in_folder(folder, "f")), STATUS_OK);
+    fputs("to be verified", file.stream);
+    assert_int_equal(atomic_sync(&file), STATUS_OK);
+    assert_file(file.temporary, "to be verified");
+    assert_false(path_exists(in_folder(folder, "f")));
+    assert_int_equal(atomic_commit(&file), STATUS_OK);
+    assert_file(in_folder(folder, "f"), "to be verified");
+}
+
+static void test_what_a_killed_writer_left_is_taken_over(void **state)
+{
+    (void)state;
+    write_text(in_folder(folder, "f.tmp"), "a long half of something that was cut");
+    assert_int_equal(save_text(in_folder(folder, "f"), "short"), STATUS_OK);
+    assert_file(in_folder(folder, "f"), "short");
+    assert_int_equal(count_entries(folder), 1);
+}
+
+static void test_a_second_writer_of_the_same_name_is_refused(void **state)
+{
+    (void)state;
+    struct atomic_file first, second;
+    assert_int_equal(atomic_open(&first, in_folder(folder, "f")), STATUS_OK);
+    fputs("first", first.stream);
+    assert_int_equal(atomic_open(&second, in_folder(folder, "f")), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "another program is writing this file"));
+    atomic_discard(&second); // harmless after a failed open
+    assert_int_equal(atomic_commit(&first), STATUS_OK);
+    assert_file(in_folder(folder, "f"), "first");
+}
+
+static void test_folders_and_devices_are_not_replaced(void **state)
+{
+    (void)state;
+    struct atomic_file file;
+    assert_int_equal(atomic_open(&file, folder), STATUS_FAILED);
+    assert_non_null(
+        strstr(status_message(), "is a folder, a file to write was expected"));
+    assert_int_equal(atomic_open(&file, "/dev/null"), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "is no regular file"));
+    struct stat facts;
+    assert_int_equal(stat("/dev/null", &facts), 0);
+    assert_true(S_ISCHR(facts.st_mode));
+}
+
+static void test_a_link_stays_a_link(void **state)
+{
+    (void)state;
+    write_text(in_folder(folder, "target"), "old");
+    assert_int_equal(symlink("target", in_folder(folder, "link")), 0);
+    assert_int_equal(save_text(in_folder(folder, "link"), "new"), STATUS_OK);
+    assert_file(in_folder(folder, "target"), "new");
+    struct stat facts;
+    assert_int_equal(lstat(in_folder(folder, "link"), &facts), 0);
+    assert_true(S_ISLNK(facts.st_mode));
+}
+
+static void test_a_missing_folder_is_told_with_the_reason(void **state)
+{
+    (void)state;
+    struct atomic_file file;
+    assert_int_equal(atomic_open(&file, in_folder(folder, "no/such/f")), STATUS_FAILED);
+    assert_non_null(
+        strstr(status_message(), "no/such/f: cannot be created: No such file"));
+}
+
+static void test_a_path_that_is_too_long_is_refused(void **state)
+{
+    (void)state;
+    char path[PATH_MAX + 100];
+    memset(path, 'a', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    struct atomic_file file;
+    assert_int_equal(atomic_open(&file, path), STATUS_FAILED);
+    assert_non_null(
+        strstr(status_message(), "the path has 4195 characters, at most 4091"));
+}
+
+static void test_a_relative_name_lands_in_the_working_folder(void **state)
+{
+    (void)state;
+    char before[PATH_MAX];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    enum status status = save_text("plain", "here");
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(status, STATUS_OK);
+    assert_file(in_folder(folder, "plain"), "here");
+}
+
+/* ---- failures --------------------------------------------------------------------- */
+
+static int write_too_much(const char *place)
+{
+    static char block[1 << 16];
+    const char *path = in_folder(place, "big");
+    EXPECT(save_text(path, "older") == STATUS_OK);
+    struct atomic_file file;
+    EXPECT(atomic_open(&file, path) == STATUS_OK);
+    file.bytes_expected = 64 * sizeof block;
+    for (int i = 0; i < 64; i++)
+        fwrite(block, 1, sizeof block, file.stream);
+    EXPECT(atomic_commit(&file) == STATUS_FAILED);
+    EXPECT(strstr(status_message(), "/big: could not be written, "));
+    EXPECT(strstr(status_message(), " of 4194304 bytes went to the disk: "));
+    EXPECT(strstr(status_message(), "(the older file is untouched)"));
+    EXPECT(count_entries(place) == 1);
+    char *text = read_text(path, NULL);
+    EXPECT(strcmp(text, "older") == 0);
+    free(text);
+    return 0;
+}
+
+static int disk_is_full(const char *place)
+{
+    int failed = write_too_much(place);
+    EXPECT(failed ||
+           strstr(status_message(), "No space left on device; free some space"));
+    return failed;
+}
+
+static int limit_is_reached(const char *place)
+{
+    int failed = write_too_much(place);
+    EXPECT(failed || strstr(status_message(), "File too large; raise the limit"));
+    return failed;
+}
+
+static void test_a_full_disk_leaves_the_older_file_and_no_temporary(void **state)
+{
+    (void)state;
+    int answer = with_small_disk(folder, 1024, disk_is_full);
+    if (answer == CHILD_SKIPS) {
+        print_message("skipped: this machine does not let a test mount a small disk\n");
+        skip();
+    }
+    assert_int_equal(answer, 0);
+}
+
+static void test_a_file_limit_leaves_the_older_file_and_no_temporary(void **state)
+{
+    (void)state;
+    assert_int_equal(with_file_limit(folder, 1 << 20, limit_is_reached), 0);
+}
+
+static void test_a_failed_fsync_is_a_failed_write(void **state)
+{
+    (void)state;
+    const char *path = in_folder(folder, "f");
+    assert_int_equal(save_text(path, "older"), STATUS_OK);
+    fsync_error = EIO;
+    fsync_countdown = 0;
+    assert_int_equal(save_text(path, "newer"), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "Input/output error; check the disk"));
+    assert_file(path, "older");
+    assert_int_equal(count_entries(folder), 1);
+}
+
+static void test_a_file_system_without_fsync_is_good_enough(void **state)
+{
+    (void)state;
+    fsync_error = EINVAL;
+    fsync_countdown = 0;
+    assert_int_equal(save_text(in_folder(folder, "f"), "newer"), STATUS_OK);
+    assert_file(in_folder(folder, "f"), "newer");
+}
+
+static void test_a_folder_that_cannot_be_synced_is_told(void **state)
+{
+    (void)state;
+    fsync_error = EIO;
+    fsync_countdown = 1; // the second: the folder's
+    assert_int_equal(save_text(in_folder(folder, "f"), "newer"), STATUS_FAILED);
+    assert_non_null(
+        strstr(status_message(), "its folder could not be brought to the disk"));
+    assert_file(in_folder(folder, "f"), "newer");
+    assert_int_equal(count_entries(folder), 1);
+}
+
+static void test_a_failed_rename_leaves_no_temporary(void **state)
+{
+    (void)state;
+    struct atomic_file file;
+    const char *path = in_folder(folder, "f");
+    assert_int_equal(atomic_open(&file, path), STATUS_OK);
+    fputs("text", file.stream);
+    assert_int_equal(mkdir(path, 0777), 0); // somebody was quicker
+    assert_int_equal(atomic_commit(&file), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "Is a directory"));
+    assert_int_equal(count_entries(folder), 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_folder, close_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_a_file_appears_only_at_the_commit),
+        TEST(test_a_commit_replaces_and_a_discard_keeps_the_older_file),
+        TEST(test_a_synced_file_can_be_read_back_before_the_commit),
+        TEST(test_what_a_killed_writer_left_is_taken_over),
+        TEST(test_a_second_writer_of_the_same_name_is_refused),
+        TEST(test_folders_and_devices_are_not_replaced),
+        TEST(test_a_link_stays_a_link),
+        TEST(test_a_missing_folder_is_told_with_the_reason),
+        TEST(test_a_path_that_is_too_long_is_refused),
+        TEST(test_a_relative_name_lands_in_the_working_folder),
+        TEST(test_a_full_disk_leaves_the_older_file_and_no_temporary),
+        TEST(test_a_file_limit_leaves_the_older_file_and_no_temporary),
+        TEST(test_a_failed_fsync_is_a_failed_write),
+        TEST(test_a_file_system_without_fsync_is_good_enough),
+        TEST(test_a_folder_that_cannot_be_synced_is_told),
+        TEST(test_a_failed_rename_leaves_no_temporary),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

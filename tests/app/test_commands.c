@@ -1,0 +1,187 @@
+/* test_commands.c - what a user types, and what the program answers: files, sentences and
+ * exit codes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/app/runs.h"
+#include "tests/support/support.h"
+
+static char out[512], run[1024];
+
+static int make_one_run(void **state)
+{
+    (void)state;
+    snprintf(out, sizeof out, "%s", make_folder("commands"));
+    twinscale_must("train " SMALL_RUN " --out '%s/runs' --kimg 0.096 --snap 0.032", out);
+    char runs[600];
+    snprintf(runs, sizeof runs, "%s/runs", out);
+    snprintf(run, sizeof run, "%s", run_in(runs));
+    return 0;
+}
+
+static int remove_run(void **state)
+{
+    (void)state;
+    remove_folder(out);
+    return 0;
+}
+
+static void expect(int code, const char *words, const char *arguments)
+{
+    char text[16384], filled[2048];
+    // "RUN" and "OUT" in the arguments stand for the folders of this test.
+    size_t used = 0;
+    for (const char *c = arguments; *c && used + 1100 < sizeof filled;) {
+        const char *with = !strncmp(c, "RUN", 3) ? run : !strncmp(c, "OUT", 3) ? out : NULL;
+        if (with) {
+            used += (size_t)snprintf(filled + used, sizeof filled - used, "%s", with);
+            c += 3;
+        } else {
+            filled[used++] = *c++;
+        }
+    }
+    filled[used] = '\0';
+    int got = twinscale(text, sizeof text, "%s", filled);
+    if (got != code || !strstr(text, words))
+        fail_msg("twinscale %s\nexit %d, expected %d with \"%s\" in:\n%s", filled, got, code,
+                 words, text);
+}
+
+static void test_a_run_leaves_its_files(void **state)
+{
+    (void)state;
+    const char *const files[] = {
+        "options.json", "log.txt", "stats.jsonl", "reals.png", "fakes_init.png",
+        "scales.png", "snapshot-000000.safetensors", "snapshot-000000.032.safetensors",
+        "snapshot-000000.096.safetensors", "fakes000000.096.png"};
+    char text[256];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (run_command(text, sizeof text, "test -s '%s/%s'", run, files[i]) != 0)
+            fail_msg("%s has no %s", run, files[i]);
+}
+
+static void test_info_tells_counters_scalers_layers_and_settings(void **state)
+{
+    (void)state;
+    expect(0, "step 6, 0.096 kimg", "info RUN");
+    expect(0, "growth tracker 6 of 2000", "info RUN");
+    expect(0, "g.conv1       conv transpose", "info RUN");
+    expect(0, "\"g_width\": 8", "info RUN");
+    expect(0, "cpu", "info --devices");
+}
+
+static void test_samples_do_not_depend_on_their_company(void **state)
+{
+    (void)state;
+    char text[256];
+    expect(0, "grid: ", "sample RUN --seeds 5 --grid 1x1 -o OUT/five.png");
+    expect(0, "grid: ", "sample RUN --seeds 5 -o OUT/five_again.png --threads 1");
+    assert_int_equal(run_command(text, sizeof text, "cmp '%s/five.png' '%s/five_again.png'",
+                                 out, out), 0);
+    expect(0, "grid: ", "sample RUN/snapshot-000000.032.safetensors --raw -o OUT/raw.png");
+}
+
+static void test_sample_never_overwrites_unasked(void **state)
+{
+    (void)state;
+    expect(0, "grid: ", "sample RUN --seeds 1 -o OUT/one.png");
+    expect(2, "one.png", "sample RUN --seeds 2 -o OUT/one.png");
+    expect(0, "grid: ", "sample RUN --seeds 2 -o OUT/one.png --force");
+}
+
+static void test_wrong_use_is_code_2_and_names_what_was_wrong(void **state)
+{
+    (void)state;
+    expect(2, "no command", "");
+    expect(2, "trian: no such command", "trian");
+    expect(2, "--g-lr", "train --data builtin:shapes --g-lrr 1e-4");
+    expect(2, "batch", "train --data builtin:shapes --batch 1");
+    expect(2, "fmnist-quick", "train --preset fmnist-quik");
+    expect(2, "--seeds 3-1", "sample RUN --seeds 3-1 -o OUT/x.png");
+    expect(2, "--grid 2x2", "sample RUN --seeds 0-63 --grid 2x2 -o OUT/x.png");
+    expect(2, "no such option", "sample RUN --sede 1");
+    expect(2, "no such option", "info RUN --digets");
+    expect(2, "expected a path", "data check");
+    expect(2, "--g-init-scale", "train --data builtin:shapes --g-init-scale inf --dry-run");
+}
+
+static void test_absent_things_have_their_codes(void **state)
+{
+    (void)state;
+    expect(3, "CUDA", "train --data builtin:shapes --device cuda:0 --out OUT/none");
+    expect(3, "DISPLAY", "train " SMALL_RUN " --preview window --out OUT/none2");
+    expect(4, "OUT/nothing" + 4, "train --data OUT/nothing --out OUT/none");
+    expect(4, "images", "train " SMALL_RUN " --batch 8192 --out OUT/none");
+    expect(4, "nothing", "info OUT/nothing");
+}
+
+static void test_a_damaged_checkpoint_is_refused_and_the_one_before_is_taken(void **state)
+{
+    (void)state;
+    char text[4096];
+    assert_int_equal(run_command(text, sizeof text,
+                                 "cp -r '%s' '%s/damaged' && cd '%s/damaged' && "
+                                 "truncate -s 5000 snapshot-000000.096.safetensors",
+                                 run, out, out), 0);
+    expect(4, "snapshot-000000.096", "info OUT/damaged/snapshot-000000.096.safetensors");
+    expect(0, "step 4, 0.064 kimg", "info OUT/damaged");
+}
+
+static void test_resume_says_what_it_cannot_change_and_when_it_is_done(void **state)
+{
+    (void)state;
+    expect(2, "--g-width", "train --resume RUN --g-width 16 --kimg 1");
+    expect(0, "finished", "train --resume RUN");
+    expect(0, "checkpoint: ", "train --resume RUN --kimg 0.128");
+    char text[256];
+    // Each tick once in the log: 0.016 (the first step), then the end of each part.
+    assert_int_equal(run_command(text, sizeof text,
+                                 "sort '%s/stats.jsonl' | uniq -d | grep -c .", run), 1);
+}
+
+static void test_resume_refuses_other_data(void **state)
+{
+    (void)state;
+    expect(4, "other pixels", "train --resume RUN --kimg 1 --data builtin:fashion");
+}
+
+static void test_a_dry_run_really_steps_and_leaves_nothing(void **state)
+{
+    (void)state;
+    char text[256];
+    expect(0, "images/s", "train " SMALL_RUN " -n --out OUT/dry");
+    assert_int_equal(run_command(text, sizeof text, "test ! -e '%s/dry'", out), 0);
+}
+
+static void test_a_signal_saves_and_ends_with_0(void **state)
+{
+    (void)state;
+    char text[8192];
+    int code = run_command(
+        text, sizeof text,
+        "'%s' train " SMALL_RUN " --out '%s/signal' --kimg 640 >'%s/signal.txt' 2>&1 & "
+        "pid=$!; n=0; while [ ! -s '%s'/signal/*/stats.jsonl ] && [ $n -lt 400 ]; do "
+        "sleep 0.05; n=$((n+1)); done; kill -TERM $pid; wait $pid; code=$?; "
+        "cat '%s/signal.txt'; exit $code",
+        TWINSCALE_PROGRAM, out, out, out, out);
+    if (code != 0 || !strstr(text, "--resume") || !strstr(text, "checkpoint: "))
+        fail_msg("exit %d: %s", code, text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_run_leaves_its_files),
+        cmocka_unit_test(test_info_tells_counters_scalers_layers_and_settings),
+        cmocka_unit_test(test_samples_do_not_depend_on_their_company),
+        cmocka_unit_test(test_sample_never_overwrites_unasked),
+        cmocka_unit_test(test_wrong_use_is_code_2_and_names_what_was_wrong),
+        cmocka_unit_test(test_absent_things_have_their_codes),
+        cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_the_one_before_is_taken),
+        cmocka_unit_test(test_resume_says_what_it_cannot_change_and_when_it_is_done),
+        cmocka_unit_test(test_resume_refuses_other_data),
+        cmocka_unit_test(test_a_dry_run_really_steps_and_leaves_nothing),
+        cmocka_unit_test(test_a_signal_saves_and_ends_with_0),
+    };
+    return cmocka_run_group_tests(tests, make_one_run, remove_run);
+}

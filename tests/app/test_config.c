@@ -1,0 +1,405 @@
+/* The table of settings and the command line: what is set, what is refused, in which
+ * words. */
+#include "app/config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/config_table.h"
+#include "scaler/grad_scaler.h"
+#include "tests/support/support.h"
+
+/* Parses a command line that is split at blanks. */
+static enum status parse(struct config *config, const char *line)
+{
+    char copy[1024];
+    char *arguments[64], *rest = copy;
+    int count = 0, wants_help;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word; (word = strsep(&rest, " "));)
+        if (*word)
+            arguments[count++] = word;
+    return config_parse(config, count, arguments, &wants_help);
+}
+
+static struct config parsed(const char *line)
+{
+    struct config config;
+    config_default(&config);
+    if (parse(&config, line) != STATUS_OK)
+        fail_msg("%s: %s", line, status_message());
+    return config;
+}
+
+/* The line, then config_check(), fail with `code` and a sentence that holds `words`. */
+static void assert_refused(const char *line, enum status code, const char *words)
+{
+    struct config config;
+    config_default(&config);
+    enum status status = parse(&config, line);
+    if (status == STATUS_OK)
+        status = config_check(&config);
+    if (status != code || !strstr(status_message(), words))
+        fail_msg("%s: status %s, \"%s\"; want %s with \"%s\"", line, status_word(status),
+                 status ? status_message() : "", status_word(code), words);
+}
+
+/* ---- the table ------------------------------------------------------------------- */
+
+static void test_defaults_are_those_of_dcgan_at_64_pixels(void **state)
+{
+    (void)state;
+    struct config config;
+    memset(&config, 0xff, sizeof config);
+    config_default(&config);
+    assert_int_equal(config.resolution, 64);
+    assert_int_equal(config.batch, 64);
+    assert_int_equal(config.latent, 100);
+    assert_int_equal(config.precision, PRECISION_FP16);
+    assert_string_equal(config.out, "outputs");
+    assert_string_equal(config.device, "auto");
+    assert_string_equal(config.data, "");
+    assert_int_equal(config.grid_columns, 8);
+    assert_int_equal(config.grid_rows, 8);
+    for (int i = 0; i < 2; i++) {
+        struct network_config network = i ? config.d : config.g;
+        assert_int_equal(network.width, 64);
+        assert_true(network.lr == 2e-4 && network.beta1 == 0.5 && network.beta2 == 0.999);
+        assert_true(network.init_scale == 65536.0 && network.growth_factor == 2.0);
+        assert_true(network.backoff_factor == 0.5 && network.growth_interval == 2000);
+    }
+}
+
+static void test_the_table_covers_every_byte_of_the_config_in_order(void **state)
+{
+    (void)state;
+    size_t end = 0;
+    for (int i = 0; i < setting_count; i++) {
+        const struct setting *setting = &settings[i];
+        size_t bytes =
+            setting->kind == SETTING_GRID ? 2 * setting->bytes : setting->bytes;
+        // A hole of more than padding is a field that no row sets.
+        if (setting->offset < end || setting->offset - end >= 8)
+            fail_msg("%s is at %zu, and the row before it ends at %zu", setting->name,
+                     setting->offset, end);
+        end = setting->offset + bytes;
+    }
+    assert_true(sizeof(struct config) - end < 8);
+}
+
+static void
+test_every_setting_has_a_flag_a_sentence_and_a_value_that_it_reads_back(void **state)
+{
+    (void)state;
+    struct config config, copy;
+    config_default(&config);
+    config_default(&copy);
+    for (int i = 0; i < setting_count; i++) {
+        const struct setting *setting = &settings[i];
+        char flag[SETTING_FLAG], text[CONFIG_TEXT];
+        assert_non_null(setting->help);
+        assert_ptr_equal(setting_find(setting->name), setting); // no name twice
+        assert_ptr_equal(setting_find(setting_flag(setting, flag) + 2), setting);
+        assert_true(setting->kind == SETTING_SWITCH || setting->choices || setting->unit);
+        setting_text(setting, &config, text);
+        assert_int_equal(setting_parse(setting, &copy, text, flag), STATUS_OK);
+    }
+    assert_memory_equal(&config, &copy, sizeof config);
+}
+
+/* The value nearest to an end of the range that the table lets through. */
+static double end_of(const char *name, int is_max)
+{
+    const struct setting *setting = setting_find(name);
+    int is_open = is_max ? setting->is_max_open : setting->is_min_open;
+    double end = is_max ? setting->max : setting->min;
+    return is_open ? nextafter(end, is_max ? -HUGE_VAL : HUGE_VAL) : end;
+}
+
+static void test_a_loss_scaler_takes_all_that_the_table_allows(void **state)
+{
+    (void)state;
+    for (int ends = 0; ends < 16; ends++) {
+        struct grad_scaler_config scaler = {
+            .enabled = 1,
+            .init_scale = end_of("g_init_scale", ends & 1),
+            .growth_factor = end_of("g_growth_factor", ends >> 1 & 1),
+            .backoff_factor = end_of("g_backoff_factor", ends >> 2 & 1),
+            .growth_interval = (int64_t)end_of("g_growth_interval", ends >> 3 & 1),
+        };
+        if (grad_scaler_check_config(&scaler, "g") != STATUS_OK)
+            fail_msg("%s", status_message());
+    }
+}
+
+/* ---- the command line ------------------------------------------------------------ */
+
+static void test_values_follow_after_a_blank_or_an_equals_sign(void **state)
+{
+    (void)state;
+    struct config config =
+        parsed("--data photos --batch=32 --g-lr 1e-4 --d_lr=3e-4 --seed 2e5 "
+               "--grid 4x2 --precision bf16 --kimg=0.5 --resolution 28 "
+               "--d-growth-interval 100 --device cuda:1");
+    assert_string_equal(config.data, "photos");
+    assert_int_equal(config.batch, 32);
+    assert_true(config.g.lr == 1e-4 && config.d.lr == 3e-4);
+    assert_int_equal(config.seed, 200000);
+    assert_int_equal(config.grid_columns, 4);
+    assert_int_equal(config.grid_rows, 2);
+    assert_int_equal(config.precision, PRECISION_BF16);
+    assert_true(config.kimg == 0.5);
+    assert_int_equal(config.resolution, 28);
+    assert_int_equal(config.d.growth_interval, 100);
+    assert_int_equal(config.g.growth_interval, 2000);
+    assert_string_equal(config.device, "cuda:1");
+}
+
+static void test_switches_take_no_value_or_a_plain_one(void **state)
+{
+    (void)state;
+    assert_int_equal(parsed("--mirror").mirror, 1);
+    assert_int_equal(parsed("--mirror --no-mirror").mirror, 0);
+    assert_int_equal(parsed("--mirror=yes").mirror, 1);
+    assert_int_equal(parsed("--mirror=1 --mirror=off").mirror, 0);
+    assert_int_equal(parsed("--mirror 1").mirror, 1);
+    assert_int_equal(parsed("--mirror 0").mirror, 0);
+    assert_int_equal(parsed("-n").dry_run, 1);
+    // What follows a switch is a data set, not its value.
+    struct config config = parsed("--mirror photos");
+    assert_int_equal(config.mirror, 1);
+    assert_string_equal(config.data, "photos");
+}
+
+static void test_a_preset_is_applied_before_the_flags_wherever_it_stands(void **state)
+{
+    (void)state;
+    struct config config = parsed("--batch 16 --preset fmnist-quick --latent 8");
+    assert_int_equal(config.batch, 16);
+    assert_int_equal(config.latent, 8);
+    assert_int_equal(config.resolution, 28);
+    assert_int_equal(config.channels, 1);
+    assert_int_equal(config.g.width, 24);
+    assert_string_equal(config.data, "fashion-mnist");
+    assert_string_equal(config.preset, "fmnist-quick");
+    assert_int_equal(config_check(&config), STATUS_OK);
+    // A script's own flags come first, its caller's win.
+    assert_int_equal(parsed("--preset fmnist-quick --preset dcgan32").resolution, 32);
+    assert_int_equal(parsed("--batch 16 --batch 8").batch, 8);
+}
+
+static void test_every_preset_is_a_run_that_can_begin(void **state)
+{
+    (void)state;
+    static const int resolutions[] = {28, 28, 32, 64};
+    assert_int_equal(embedded_preset_count, 4);
+    for (int i = 0; i < embedded_preset_count; i++) {
+        struct config config;
+        config_default(&config);
+        const char *name = embedded_presets[i].name;
+        assert_int_equal(config_apply_preset(&config, name), STATUS_OK);
+        assert_int_equal(config.resolution, resolutions[i]);
+        if (!config.data[0])
+            assert_int_equal(config_set(&config, "data", "photos", "--data"), STATUS_OK);
+        assert_int_equal(config_check(&config), STATUS_OK);
+        char *about = config_json_about(embedded_presets[i].json);
+        assert_non_null(about);
+        free(about);
+    }
+}
+
+static void
+test_after_two_dashes_a_word_is_a_data_set_whatever_it_looks_like(void **state)
+{
+    (void)state;
+    assert_string_equal(parsed("--batch 8 -- --photos").data, "--photos");
+    assert_string_equal(parsed("--data=--photos --").data, "--photos");
+    assert_string_equal(parsed("-").data, "-");
+}
+
+static void test_help_is_told_whatever_else_is_wrong(void **state)
+{
+    (void)state;
+    char *arguments[] = {"--bogus", "--batch", "-h"};
+    struct config config;
+    int wants_help = 0;
+    config_default(&config);
+    assert_int_equal(config_parse(&config, 3, arguments, &wants_help), STATUS_OK);
+    assert_int_equal(wants_help, 1);
+    assert_int_equal(config_parse(&config, 0, arguments, &wants_help), STATUS_OK);
+    assert_int_equal(wants_help, 0);
+}
+
+/* ---- what is refused ------------------------------------------------------------- */
+
+static void test_an_unknown_setting_is_refused_with_the_one_that_was_meant(void **state)
+{
+    (void)state;
+    assert_refused("--kimgs 3", STATUS_USAGE,
+                   "--kimgs: there is no such setting; did you "
+                   "mean --kimg?");
+    assert_refused("--g-ls 1", STATUS_USAGE, "did you mean --g-lr?");
+    assert_refused("--bacth 1", STATUS_USAGE, "did you mean --batch?");
+    assert_refused("--outdir x", STATUS_USAGE, "did you mean --out?");
+    assert_refused("--dlr 1", STATUS_USAGE, "did you mean --d-lr?");
+    assert_refused("--batchSize 1", STATUS_USAGE, "did you mean --batch?");
+    assert_refused("--lr 1", STATUS_USAGE,
+                   "give --g-lr for the generator, --d-lr for the");
+    assert_refused("--growth-interval=9", STATUS_USAGE, "give --g-growth-interval for");
+    assert_refused("--zebra 1", STATUS_USAGE,
+                   "--zebra: there is no such setting; `twinscale");
+    assert_refused("--no-batch", STATUS_USAGE, "--no-batch: there is no such setting");
+    assert_refused("-x", STATUS_USAGE, "-x: there is no such short flag");
+}
+
+static void test_a_missing_or_superfluous_value_is_named(void **state)
+{
+    (void)state;
+    assert_refused("--batch", STATUS_USAGE,
+                   "--batch: its value is missing; give a whole number from 1 to 8192");
+    assert_refused("--out --seed 3", STATUS_USAGE, "--out: its value is missing");
+    assert_refused("--no-mirror=1", STATUS_USAGE, "--no-mirror: takes no value");
+    assert_refused("a b", STATUS_USAGE,
+                   "\"b\": what is this? The data set is \"a\" already");
+    assert_refused("--data a b", STATUS_USAGE, "The data set is \"a\" already");
+}
+
+static void test_a_value_out_of_range_is_refused_with_the_range(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"--batch 0",
+         "--batch: \"0\" is out of range; give a whole number from 1 to 8192"},
+        {"--batch 2.5", "\"2.5\" is not a whole number"},
+        {"--batch 12abc", "\"12abc\" is not a number"},
+        {"--kimg 0", "\"0\" is out of range; give a number above 0 and at most 1e8"},
+        {"--tick 0", "--tick: \"0\" is out of range"},
+        {"--snap -1", "--snap: \"-1\" is out of range"},
+        {"--img-snap nan", "--img-snap: \"nan\" is not a number"},
+        {"--seed 99999999999999999999", "\"99999999999999999999\" is out of range"},
+        {"--seed -1", "--seed: \"-1\" is out of range; give a whole number from 0 to"},
+        {"--threads 0x10", "\"0x10\" is not a number"},
+        {"--g-init-scale 0", "--g-init-scale: \"0\" is out of range"},
+        {"--d-init-scale inf", "--d-init-scale: \"inf\" is not a number"},
+        {"--d-init-scale 1e39", "--d-init-scale: \"1e39\" is out of range"},
+        {"--g-growth-factor 1",
+         "\"1\" is out of range; give a number above 1 and at most"},
+        {"--g-backoff-factor 1",
+         "\"1\" is out of range; give a number above 0 and below 1"},
+        {"--d-backoff-factor 0", "--d-backoff-factor: \"0\" is out of range"},
+        {"--d-backoff-factor -0.5", "--d-backoff-factor: \"-0.5\" is out of range"},
+        {"--d-growth-interval 0", "--d-growth-interval: \"0\" is out of range"},
+        {"--d-growth-interval 2147483648", "give a whole number from 1 to 2147483647"},
+        {"--g-beta2 1",
+         "--g-beta2: \"1\" is out of range; give a number from 0 to 0.999999"},
+        {"--g-eps 0", "--g-eps: \"0\" is out of range"},
+        {"--g-lr 1e-50", "--g-lr: \"1e-50\" is out of range"},
+        {"--ema-rampup 2",
+         "--ema-rampup: \"2\" is out of range; give a number from 0 to 1"},
+        {"--resolution 65",
+         "--resolution: \"65\" is not possible; give 28, 32, 64 or 128"},
+        {"--grid 8", "--grid: \"8\" is not a grid; give columns x rows, such as 8x8"},
+        {"--grid 8xa", "\"8xa\" is not a grid"},
+        {"--grid 0x8", "\"0x8\" is out of range"},
+        {"--grid 65x1", "\"65x1\" is out of range"},
+        {"--precision fp8", "is not one of the choices; give fp16, bf16 or fp32"},
+        {"--preview windw", "(did you mean window?); give auto, window, png or off"},
+        {"--mirror=maybe", "--mirror: \"maybe\" is neither on nor off"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_refused(rows[i][0], STATUS_USAGE, rows[i][1]);
+}
+
+static void test_text_that_a_json_file_cannot_hold_is_refused(void **state)
+{
+    (void)state;
+    char line[700] = "--data ";
+    memset(line + 7, 'a', 600);
+    assert_refused(line, STATUS_USAGE, "--data: the value has 600 bytes and at most 511");
+    assert_refused("--data b\xe9t\xe9", STATUS_USAGE,
+                   "--data: byte 2 of the value is not "
+                   "UTF-8");
+    assert_refused("--data a\xc0\xaf", STATUS_USAGE, "byte 2");     // overlong
+    assert_refused("--data a\xed\xa0\x80", STATUS_USAGE, "byte 2"); // a surrogate
+    assert_string_equal(parsed("--data b\xc3\xa9t\xc3\xa9/\xf0\x9f\x90\x88").data,
+                        "b\xc3\xa9t\xc3\xa9/\xf0\x9f\x90\x88");
+}
+
+static void test_settings_that_contradict_each_other_are_refused(void **state)
+{
+    (void)state;
+    assert_refused("", STATUS_USAGE, "--data: missing; give a folder of PNG files");
+    assert_refused("photos --batch 1", STATUS_USAGE,
+                   "--batch: 1 image cannot be normalised");
+    assert_refused("photos --kimg 0.01", STATUS_USAGE,
+                   "--kimg: 0.01 kimg is less than one batch of 64 images; give at least "
+                   "0.064");
+    assert_refused("photos --out=", STATUS_USAGE, "--out: is empty");
+    assert_refused("photos --desc a/b", STATUS_USAGE, "--desc: \"a/b\" has a character");
+    assert_refused("photos --inject x:1:inf", STATUS_USAGE,
+                   "--inject: \"x:1:inf\" is not a "
+                   "fault");
+}
+
+static void test_check_also_sees_values_that_did_not_come_from_text(void **state)
+{
+    (void)state;
+    struct config config = parsed("photos");
+    assert_int_equal(config_check(&config), STATUS_OK);
+    config.resolution = 96;
+    assert_int_equal(config_check(&config), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "--resolution: \"96\""));
+    config = parsed("photos");
+    config.tick = 0.0 / 0.0;
+    assert_int_equal(config_check(&config), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "--tick: \"inf or NaN\""));
+}
+
+static void test_a_fault_to_plant_is_read_or_refused(void **state)
+{
+    (void)state;
+    struct planted_fault fault;
+    assert_true(config_read_fault("d:10-40:inf", &fault));
+    assert_true(fault.is_in_d && !fault.is_nan && fault.first == 10 && fault.last == 40);
+    assert_true(config_read_fault("g:5:nan", &fault));
+    assert_true(!fault.is_in_d && fault.is_nan && fault.first == 5 && fault.last == 5);
+    assert_true(config_read_fault("d:1-:nan", &fault));
+    assert_true(fault.first == 1 && fault.last == INT64_MAX);
+
+    static const char *const wrong[] = {
+        "",          "d",        "d:",          "d:5",
+        "d:5:",      "d:5:inf ", "x:5:inf",     "d:0:inf",
+        "d:9-3:inf", "d:-3:inf", "d:5:zero",    "d: 5:inf",
+        "d:+5:inf",  "D:5:inf",  "d:5-6-7:inf", "d:99999999999999999999:inf",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (config_read_fault(wrong[i], &fault))
+            fail_msg("\"%s\" was taken for a fault", wrong[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults_are_those_of_dcgan_at_64_pixels),
+        cmocka_unit_test(test_the_table_covers_every_byte_of_the_config_in_order),
+        cmocka_unit_test(
+            test_every_setting_has_a_flag_a_sentence_and_a_value_that_it_reads_back),
+        cmocka_unit_test(test_a_loss_scaler_takes_all_that_the_table_allows),
+        cmocka_unit_test(test_values_follow_after_a_blank_or_an_equals_sign),
+        cmocka_unit_test(test_switches_take_no_value_or_a_plain_one),
+        cmocka_unit_test(test_a_preset_is_applied_before_the_flags_wherever_it_stands),
+        cmocka_unit_test(test_every_preset_is_a_run_that_can_begin),
+        cmocka_unit_test(
+            test_after_two_dashes_a_word_is_a_data_set_whatever_it_looks_like),
+        cmocka_unit_test(test_help_is_told_whatever_else_is_wrong),
+        cmocka_unit_test(test_an_unknown_setting_is_refused_with_the_one_that_was_meant),
+        cmocka_unit_test(test_a_missing_or_superfluous_value_is_named),
+        cmocka_unit_test(test_a_value_out_of_range_is_refused_with_the_range),
+        cmocka_unit_test(test_text_that_a_json_file_cannot_hold_is_refused),
+        cmocka_unit_test(test_settings_that_contradict_each_other_are_refused),
+        cmocka_unit_test(test_check_also_sees_values_that_did_not_come_from_text),
+        cmocka_unit_test(test_a_fault_to_plant_is_read_or_refused),
+    };
+    return cmocka_run_group_tests_name("config", tests, NULL, NULL);
+}

@@ -1,0 +1,54 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/seeds.h"
+#include "tests/support/support.h"
+
+static void test_lists_and_ranges_keep_their_order(void **state)
+{
+    (void)state;
+    uint64_t *seeds;
+    int count;
+    assert_int_equal(seeds_parse("7,0,4-6,1000000000000", &seeds, &count), STATUS_OK);
+    const uint64_t want[] = {7, 0, 4, 5, 6, 1000000000000};
+    assert_int_equal(count, 6);
+    assert_memory_equal(seeds, want, sizeof want);
+    free(seeds);
+}
+
+static void test_what_cannot_be_read_is_told_with_its_place(void **state)
+{
+    (void)state;
+    const char *const wrong[] = {"", "x", "1,", "1-", "3-1", "1;2", "-1", "1,2x",
+                                 "0-70000", "99999999999999999999"};
+    uint64_t *seeds;
+    int count;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(seeds_parse(wrong[i], &seeds, &count), STATUS_USAGE);
+        assert_non_null(strstr(status_message(), "--seeds"));
+    }
+    seeds_parse("1,2x", &seeds, &count);
+    assert_non_null(strstr(status_message(), "\"x\""));
+}
+
+static void test_grids_are_columns_by_rows(void **state)
+{
+    (void)state;
+    int columns, rows;
+    assert_int_equal(grid_parse("8x4", &columns, &rows), STATUS_OK);
+    assert_int_equal(columns, 8);
+    assert_int_equal(rows, 4);
+    const char *const wrong[] = {"8", "8x", "x8", "0x4", "8x4x2", "8 x 4", "300x1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(grid_parse(wrong[i], &columns, &rows), STATUS_USAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lists_and_ranges_keep_their_order),
+        cmocka_unit_test(test_what_cannot_be_read_is_told_with_its_place),
+        cmocka_unit_test(test_grids_are_columns_by_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,232 @@
+/* bench_layers - how near each pass of each convolution comes to this CPU's arithmetic
+ * peak.
+ *
+ *     bench_layers [THREADS [f32|f16|bf16 [SET]]]
+ *
+ * Prints GFLOP/s of forward, dgrad and wgrad for the layers of fmnist-quick and of
+ * DCGAN-64 at batch 64 beside the peak of fused multiply-adds that stay in registers,
+ * measured in the same run on the same threads. Every number is the fastest of the
+ * repeats that fit a tenth of a second: on a busy machine the fastest is the one that was
+ * not interrupted. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/cpu/pool.h"
+#include "kernels/device.h"
+#include "kernels/half.h"
+#include "kernels/ops.h"
+
+struct layer_row {
+    const char *set, *name;
+    int size, in, out, kernel, stride,
+        pad; // of the convolution it is, or is the dgrad of
+};
+
+static const struct layer_row layers[] = {
+    {"fmnist", "z 64 -> 7x7x48", 7, 48, 64, 7, 1, 0},
+    {"fmnist", "24 <-> 48 @14", 14, 24, 48, 4, 2, 1},
+    {"fmnist", "1 <-> 24 @28", 28, 1, 24, 4, 2, 1},
+    {"fmnist", "7x7x48 -> 1", 7, 48, 1, 7, 1, 0},
+    {"dcgan64", "z 100 -> 4x4x512", 4, 512, 100, 4, 1, 0},
+    {"dcgan64", "256 <-> 512 @8", 8, 256, 512, 4, 2, 1},
+    {"dcgan64", "128 <-> 256 @16", 16, 128, 256, 4, 2, 1},
+    {"dcgan64", "64 <-> 128 @32", 32, 64, 128, 4, 2, 1},
+    {"dcgan64", "3 <-> 64 @64", 64, 3, 64, 4, 2, 1},
+    {"dcgan64", "4x4x512 -> 1", 4, 512, 1, 4, 1, 0},
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the register peak --------------------------------------------------------------
+ */
+
+enum { CHAINS = 12, STEPS = 200000, PIECES_MAX = 512 };
+
+/* CHAINS independent multiply-adds of `lanes` lanes per step; returns something that
+ * depends on all of them, so that none is dropped. */
+#define PEAK_FUNCTION(name, flags, lanes)                                           \
+    __attribute__((target(flags), optimize("fp-contract=fast"))) static float name( \
+        float start)                                                                \
+    {                                                                               \
+        typedef float vector __attribute__((vector_size((lanes)*4)));               \
+        vector sum[CHAINS], factor = {0}, total = {0};                              \
+        factor += start;                                                            \
+        for (int i = 0; i < CHAINS; i++)                                            \
+            sum[i] = factor + (float)i;                                             \
+        for (int step = 0; step < STEPS; step++) {                                  \
+            _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sum[i] =      \
+                sum[i] * factor + factor;                                           \
+        }                                                                           \
+        for (int i = 0; i < CHAINS; i++)                                            \
+            total += sum[i];                                                        \
+        return total[0];                                                            \
+    }
+
+#if defined(__x86_64__)
+PEAK_FUNCTION(peak_avx512, "avx512f", 16)
+PEAK_FUNCTION(peak_avx2, "avx2,fma", 8)
+PEAK_FUNCTION(peak_c, "sse2", 4)
+#endif
+
+/* One piece of the peak's work; keeps a value so that none of it is dropped. */
+struct peak_job {
+    float (*run)(float start);
+    float sink[PIECES_MAX];
+};
+
+static void peak_piece(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    struct peak_job *job = job_pointer;
+    job->sink[task] = job->run(1e-9f);
+}
+
+static double peak_gflops(const struct device *device)
+{
+#if defined(__x86_64__)
+    int lanes = strstr(device->description, "avx512") ? 16
+                : strstr(device->description, "avx2") ? 8
+                                                      : 4;
+    static struct peak_job job;
+    job.run = lanes == 16 ? peak_avx512 : lanes == 8 ? peak_avx2 : peak_c;
+    int pieces = 8 * device->threads < PIECES_MAX ? 8 * device->threads : PIECES_MAX;
+    struct pool *pool;
+    if (pool_create(device->threads, &pool) != STATUS_OK)
+        return 0.0;
+    double best = 1e30;
+    for (int repeat = 0; repeat < 5; repeat++) {
+        double start = now();
+        pool_run(pool, (size_t)pieces, peak_piece, &job);
+        double seconds = now() - start;
+        best = seconds < best ? seconds : best;
+    }
+    pool_destroy(pool);
+    return 2e-9 * CHAINS * (double)STEPS * lanes * pieces / best;
+#else
+    (void)device;
+    return 0.0; // not measured on this CPU
+#endif
+}
+
+/* ---- layers -------------------------------------------------------------------------
+ */
+
+static struct tensor random_tensor(const struct device *device, enum dtype dtype,
+                                   struct shape shape)
+{
+    struct tensor tensor = tensor_of(dtype, shape, NULL);
+    tensor.data =
+        device->ops->memory.allot((struct device *)device, tensor_bytes(&tensor));
+    uint32_t random = 1;
+    for (size_t i = 0; tensor.data && i < tensor_elements(&tensor); i++) {
+        random = random * 1664525u + 1013904223u;
+        element_store(tensor.data, dtype, i, (float)(random >> 8) * 0x1p-23f - 1.0f);
+    }
+    return tensor;
+}
+
+struct layer_run {
+    struct device *device;
+    struct conv_plan *plan;
+    struct tensor x, y, w, grad;
+};
+
+enum pass { FORWARD, DGRAD, WGRAD, PASSES };
+
+static void run_pass(struct layer_run *run, enum pass pass)
+{
+    const struct conv_ops *conv = &run->device->ops->conv;
+    if (pass == FORWARD)
+        conv->forward(run->device, run->plan, &run->x, &run->w, NULL, &run->y);
+    else if (pass == DGRAD)
+        conv->dgrad(run->device, run->plan, &run->y, &run->w, NULL, &run->x);
+    else
+        conv->wgrad(run->device, run->plan, &run->x, &run->y, run->grad.data, 0);
+}
+
+static double fastest_seconds(struct layer_run *run, enum pass pass)
+{
+    double best = 1e30, begin = now();
+    for (int repeat = 0; repeat < 3 || now() - begin < 0.1; repeat++) {
+        double start = now();
+        run_pass(run, pass);
+        double seconds = now() - start;
+        best = seconds < best ? seconds : best;
+    }
+    return best;
+}
+
+static int bench_layer(struct device *device, const struct layer_row *row,
+                       enum dtype dtype, double peak)
+{
+    enum { BATCH = 64 };
+    int out_size = (row->size + 2 * row->pad - row->kernel) / row->stride + 1;
+    struct conv_desc desc = {.x = {BATCH, row->size, row->size, row->in},
+                             .y = {BATCH, out_size, out_size, row->out},
+                             .kernel = row->kernel,
+                             .stride = row->stride,
+                             .pad = row->pad,
+                             .dtype = dtype,
+                             .out_dtype = dtype};
+    struct shape weights = {row->out, row->kernel, row->kernel, row->in};
+    struct layer_run run = {.device = device,
+                            .x = random_tensor(device, dtype, desc.x),
+                            .y = random_tensor(device, dtype, desc.y),
+                            .w = random_tensor(device, dtype, weights),
+                            .grad = random_tensor(device, DTYPE_F32, weights)};
+    if (!run.x.data || !run.y.data || !run.w.data || !run.grad.data)
+        return 1;
+    if (device->ops->conv.prepare(device, &desc, &run.plan) != STATUS_OK) {
+        fprintf(stderr, "bench_layers: %s\n", status_message());
+        return 1;
+    }
+    double flops =
+        2.0 * (double)tensor_elements(&run.y) * row->kernel * row->kernel * row->in;
+    printf("%-8s %-18s %-4s", row->set, row->name, dtype_name(dtype));
+    for (int pass = 0; pass < PASSES; pass++) {
+        double seconds = fastest_seconds(&run, (enum pass)pass);
+        printf("  %7.3f ms %6.1f (%3.0f%%)", seconds * 1e3, flops / seconds * 1e-9,
+               peak > 0 ? 100 * flops / seconds * 1e-9 / peak : 0.0);
+    }
+    printf("\n");
+    device->ops->conv.release(device, run.plan);
+    void *blocks[] = {run.x.data, run.y.data, run.w.data, run.grad.data};
+    for (int i = 0; i < 4; i++)
+        device->ops->memory.release(device, blocks[i]);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int threads = argc > 1 ? atoi(argv[1]) : 0;
+    const char *only_dtype = argc > 2 ? argv[2] : NULL,
+               *only_set = argc > 3 ? argv[3] : NULL;
+    struct device *device;
+    if (device_open("cpu", threads, &device) != STATUS_OK) {
+        fprintf(stderr, "bench_layers: %s\n", status_message());
+        return status_exit_code(STATUS_ENVIRONMENT);
+    }
+    printf("%s\n%-8s %-18s %-4s  %-26s%-26s%s\n", device->description, "set", "layer", "",
+           "forward GFLOP/s (of peak)", "dgrad", "wgrad");
+    int failed = 0;
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+        for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
+            if ((only_dtype && strcmp(only_dtype, dtype_name((enum dtype)dtype)) != 0) ||
+                (only_set && strcmp(only_set, layers[i].set) != 0))
+                continue;
+            double peak = peak_gflops(device);
+            failed |= bench_layer(device, &layers[i], (enum dtype)dtype, peak);
+        }
+    }
+    printf("register peak now: %.0f GFLOP/s on %d threads\n", peak_gflops(device),
+           device->threads);
+    device_close(device);
+    return failed;
+}

@@ -1,0 +1,404 @@
+/* test_net.c - the table: planning, fusion, and every layer's passes against central
+ * differences (through a smooth chain, so that no probe crosses a kink). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/init.h"
+#include "nets/net.h"
+#include "tests/support/support.h"
+
+#define BATCH 3
+
+static struct device *device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    return device_open("ref", 1, &device) != STATUS_OK;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    device_close(device);
+    return 0;
+}
+
+// Weights large enough that every path through the net carries a visible gradient.
+static void fill_net(struct net *net, struct tensor *input, uint64_t seed)
+{
+    net_initialise(net, seed, 0);
+    for (int i = 0; i < net->param_count; i++) {
+        struct tensor param = net_param_tensor(net, i, net->params);
+        fill_tensor(&param, FILL_RANDOM, seed + (uint64_t)i);
+        if (net->param[i].role == PARAM_GAMMA)
+            for (int c = 0; c < param.shape.c; c++)
+                ((float *)param.data)[c] += 1.5f;
+    }
+    *input = heap_tensor(DTYPE_F32, net->input.shape);
+    fill_tensor(input, FILL_RANDOM, seed + 100);
+    net->input.data = input->data;
+}
+
+static double loss_of(struct net *net, const struct tensor *direction)
+{
+    net_forward(net, NET_TRAIN);
+    const float *y = net_output(net)->data, *w = direction->data;
+    double sum = 0;
+    for (size_t i = 0; i < tensor_elements(direction); i++)
+        sum += (double)y[i] * (double)w[i];
+    return sum;
+}
+
+static double central_difference(struct net *net, const struct tensor *direction,
+                                 float *element)
+{
+    const float step = 4e-3f;
+    float kept = *element;
+    *element = kept + step;
+    double high = loss_of(net, direction);
+    *element = kept - step;
+    double low = loss_of(net, direction);
+    *element = kept;
+    return (high - low) / (2.0 * (double)step);
+}
+
+static void check_element(struct net *net, const struct tensor *direction, float *element,
+                          float got, const char *what, size_t index)
+{
+    double want = central_difference(net, direction, element);
+    if (fabs((double)got - want) > 2e-2 * (fabs(want) + 0.05))
+        fail_msg("%s[%zu]: gradient %g, central difference %g", what, index, (double)got,
+                 want);
+}
+
+static void check_gradients(struct net *net, uint64_t seed)
+{
+    struct tensor input;
+    fill_net(net, &input, seed);
+    struct tensor direction = heap_tensor(DTYPE_F32, net_output(net)->shape);
+    fill_tensor(&direction, FILL_RANDOM, seed + 7);
+    loss_of(net, &direction);
+    memcpy(net_output_grad(net)->data, direction.data, tensor_bytes(&direction));
+    net_backward(net, NET_WGRAD | NET_DGRAD);
+    float *grads = malloc(net->param_elements * sizeof *grads);
+    memcpy(grads, net->grads, net->param_elements * sizeof *grads);
+    float *input_grad = malloc(tensor_bytes(&input));
+    memcpy(input_grad, net->input_grad.data, tensor_bytes(&input));
+    for (int i = 0; i < net->param_count; i++) {
+        size_t n = tensor_elements(&net->param[i].shape), stride = n / 12 + 1;
+        for (size_t k = 0; k < n; k += stride)
+            check_element(net, &direction, net->params + net->param[i].offset + k,
+                          grads[net->param[i].offset + k], net->param[i].name, k);
+    }
+    for (size_t k = 0; k < tensor_elements(&input); k += tensor_elements(&input) / 12 + 1)
+        check_element(net, &direction, (float *)input.data + k, input_grad[k], "input", k);
+    free(grads);
+    free(input_grad);
+    free(input.data);
+    free(direction.data);
+    net_release(net);
+}
+
+static void begin(struct net *net, int size, int channels)
+{
+    net_begin(net, device, "t", DTYPE_F32, (struct shape){BATCH, size, size, channels});
+}
+
+static void plan(struct net *net)
+{
+    assert_int_equal(net_plan(net, NET_INPUT_GRAD), STATUS_OK);
+}
+
+static void test_convolution_gradients_match_central_differences(void **state)
+{
+    (void)state;
+    struct net net;
+    begin(&net, 6, 2);
+    net_add_conv(&net, "a", 3, 4, 2, 1, 1);
+    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
+    net_add_conv(&net, "b", 2, 3, 1, 1, 0);
+    plan(&net);
+    check_gradients(&net, 1);
+}
+
+static void test_transposed_convolution_gradients_match_central_differences(void **state)
+{
+    (void)state;
+    struct net net;
+    begin(&net, 3, 4);
+    net_add_conv_transpose(&net, "a", 3, 4, 2, 1, 1);
+    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
+    net_add_conv_transpose(&net, "b", 2, 4, 2, 1, 0);
+    plan(&net);
+    check_gradients(&net, 2);
+}
+
+static void test_dense_gradients_match_central_differences(void **state)
+{
+    (void)state;
+    struct net net;
+    begin(&net, 1, 5);
+    net_add_linear(&net, "up", (struct shape){BATCH, 3, 3, 2}, 1);
+    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
+    net_add_linear(&net, "down", (struct shape){BATCH, 1, 1, 4}, 1);
+    plan(&net);
+    check_gradients(&net, 3);
+}
+
+static void test_batch_norm_gradients_match_central_differences(void **state)
+{
+    (void)state;
+    struct net net;
+    begin(&net, 4, 2);
+    net_add_conv(&net, "a", 3, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "n");
+    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
+    net_add_conv(&net, "b", 2, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "m");
+    plan(&net);
+    check_gradients(&net, 4);
+}
+
+static void test_leaky_relu_gradients_match_central_differences(void **state)
+{
+    (void)state;
+    // A standalone activation after an activation is not fused: both ways are walked.
+    struct net net;
+    begin(&net, 4, 3);
+    net_add_conv(&net, "a", 3, 1, 1, 0, 1);
+    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
+    net_add_activation(&net, "l", ACTIVATION_LEAKY_RELU, 0.2f);
+    assert_int_equal(net.layers[1].kind, LAYER_ACTIVATION);
+    plan(&net);
+    assert_int_equal(net.layers[1].fused_into, 0);
+    assert_int_equal(net.layers[2].fused_into, -1);
+    check_gradients(&net, 5);
+}
+
+static void test_accumulate_adds_to_the_gradients(void **state)
+{
+    (void)state;
+    struct net net;
+    struct tensor input;
+    begin(&net, 4, 2);
+    net_add_conv(&net, "a", 3, 3, 1, 1, 1);
+    net_add_batch_norm(&net, "n");
+    plan(&net);
+    fill_net(&net, &input, 6);
+    net_forward(&net, NET_TRAIN);
+    struct tensor *dy = net_output_grad(&net);
+    fill_tensor(dy, FILL_SMALL_INTEGERS, 6);
+    net_backward(&net, NET_WGRAD);
+    float *once = malloc(net.param_elements * sizeof *once);
+    memcpy(once, net.grads, net.param_elements * sizeof *once);
+    net_forward(&net, NET_TRAIN);
+    fill_tensor(dy, FILL_SMALL_INTEGERS, 6);
+    net_backward(&net, NET_WGRAD | NET_ACCUMULATE);
+    for (size_t i = 0; i < net.param_elements; i++)
+        assert_true(net.grads[i] == 2.0f * once[i]);
+    free(once);
+    free(input.data);
+    net_release(&net);
+}
+
+static void test_a_backward_pass_without_wgrad_leaves_the_gradients_alone(void **state)
+{
+    (void)state;
+    struct net net;
+    struct tensor input;
+    begin(&net, 4, 2);
+    net_add_conv(&net, "a", 3, 3, 1, 1, 1);
+    net_add_batch_norm(&net, "n");
+    net_add_activation(&net, "l", ACTIVATION_LEAKY_RELU, 0.2f);
+    plan(&net);
+    fill_net(&net, &input, 8);
+    for (size_t i = 0; i < net.param_elements; i++)
+        net.grads[i] = 3.0f;
+    net_forward(&net, NET_TRAIN);
+    fill_tensor(net_output_grad(&net), FILL_RANDOM, 8);
+    net_backward(&net, NET_DGRAD);
+    for (size_t i = 0; i < net.param_elements; i++)
+        assert_true(net.grads[i] == 3.0f);
+    free(input.data);
+    net_release(&net);
+}
+
+static void begin_tangent_net(struct net *net, struct tensor *input, enum activation second)
+{
+    begin(net, 6, 2);
+    net_add_conv(net, "a", 3, 4, 2, 1, 1);
+    net_add_activation(net, "t", ACTIVATION_TANH, 0);
+    net_add_conv_transpose(net, "b", 4, 4, 2, 1, 1);
+    net_add_activation(net, "l", second, 0.2f);
+    net_add_linear(net, "c", (struct shape){BATCH, 1, 1, 2}, 1);
+    assert_int_equal(net_plan(net, NET_TANGENT | NET_INPUT_GRAD), STATUS_OK);
+    fill_net(net, input, 9);
+}
+
+static double dot(const float *a, const float *b, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+// w . (J v) computed down the table equals (J' w) . v computed up it.
+static void test_the_tangent_is_the_adjoint_of_the_backward_pass(void **state)
+{
+    (void)state;
+    const enum activation seconds[] = {ACTIVATION_RELU, ACTIVATION_LEAKY_RELU,
+                                       ACTIVATION_TANH};
+    for (int k = 0; k < 3; k++) {
+        struct net net;
+        struct tensor input;
+        begin_tangent_net(&net, &input, seconds[k]);
+        struct tensor v = heap_tensor(DTYPE_F32, net.input.shape);
+        fill_tensor(&v, FILL_RANDOM, 10);
+        net.input_tangent.data = v.data;
+        net_forward(&net, NET_TRAIN);
+        assert_int_equal(net_forward_tangent(&net), STATUS_OK);
+        struct tensor w = heap_tensor(DTYPE_F32, net_output(&net)->shape);
+        fill_tensor(&w, FILL_RANDOM, 11);
+        memcpy(net_output_grad(&net)->data, w.data, tensor_bytes(&w));
+        net_backward(&net, NET_DGRAD);
+        double down = dot(w.data, net.layers[4].tangent.data, tensor_elements(&w));
+        double up = dot(v.data, net.input_grad.data, tensor_elements(&v));
+        if (fabs(down - up) > 1e-5 * (fabs(down) + 0.1))
+            fail_msg("w.Jv %.9g, J'w.v %.9g", down, up);
+        free(v.data);
+        free(w.data);
+        free(input.data);
+        net_release(&net);
+    }
+}
+
+static void move(struct tensor *x, const struct tensor *direction, float step)
+{
+    for (size_t i = 0; i < tensor_elements(x); i++)
+        ((float *)x->data)[i] += step * ((const float *)direction->data)[i];
+}
+
+static void test_the_tangent_is_the_directional_derivative(void **state)
+{
+    (void)state;
+    struct net net;
+    struct tensor input;
+    begin_tangent_net(&net, &input, ACTIVATION_TANH);
+    struct tensor v = heap_tensor(DTYPE_F32, net.input.shape);
+    fill_tensor(&v, FILL_RANDOM, 10);
+    net.input_tangent.data = v.data;
+    net_forward(&net, NET_TRAIN);
+    assert_int_equal(net_forward_tangent(&net), STATUS_OK);
+    float high[2 * BATCH];
+    const float step = 1e-3f, *low = net_output(&net)->data;
+    move(&input, &v, step);
+    net_forward(&net, NET_TRAIN);
+    memcpy(high, low, sizeof high);
+    move(&input, &v, -2.0f * step);
+    net_forward(&net, NET_TRAIN);
+    for (size_t i = 0; i < 2 * BATCH; i++) {
+        double want = ((double)high[i] - (double)low[i]) / (2.0 * (double)step);
+        double got = (double)((float *)net.layers[4].tangent.data)[i];
+        if (fabs(got - want) > 1e-2 * (fabs(want) + 0.1))
+            fail_msg("tangent[%zu]: %g, difference %g", i, got, want);
+    }
+    free(input.data);
+    free(v.data);
+    net_release(&net);
+}
+
+static void test_batch_norm_says_that_it_has_no_tangent(void **state)
+{
+    (void)state;
+    struct net net;
+    struct tensor input;
+    begin(&net, 4, 2);
+    net_add_conv(&net, "a", 3, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "bn7");
+    assert_int_equal(net_plan(&net, NET_TANGENT), STATUS_OK);
+    fill_net(&net, &input, 11);
+    net.input_tangent.data = input.data;
+    net_forward(&net, NET_TRAIN);
+    assert_int_equal(net_forward_tangent(&net), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "t.bn7"));
+    free(input.data);
+    net_release(&net);
+}
+
+static void run_inference(int options, struct tensor *output)
+{
+    struct net net;
+    struct tensor input;
+    begin(&net, 4, 2);
+    net_add_conv(&net, "a", 5, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "n");
+    net_add_activation(&net, "r", ACTIVATION_RELU, 0);
+    net_add_conv_transpose(&net, "b", 3, 4, 2, 1, 0);
+    net_add_batch_norm(&net, "m");
+    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
+    assert_int_equal(net_plan(&net, options), STATUS_OK);
+    fill_net(&net, &input, 12);
+    net_forward(&net, NET_TRAIN);
+    net_forward(&net, NET_EVAL);
+    *output = heap_tensor(DTYPE_F32, net_output(&net)->shape);
+    memcpy(output->data, net_output(&net)->data, tensor_bytes(output));
+    free(input.data);
+    net_release(&net);
+}
+
+static void test_shared_inference_memory_gives_the_same_output(void **state)
+{
+    (void)state;
+    struct tensor whole, shared;
+    run_inference(0, &whole);
+    run_inference(NET_INFERENCE, &shared);
+    assert_memory_equal(whole.data, shared.data, tensor_bytes(&whole));
+    free(whole.data);
+    free(shared.data);
+}
+
+static void test_running_statistics_advance_only_when_finite(void **state)
+{
+    (void)state;
+    struct net net;
+    struct tensor input;
+    begin(&net, 4, 2);
+    net_add_conv(&net, "a", 3, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "n");
+    plan(&net);
+    fill_net(&net, &input, 13);
+    net_forward(&net, NET_TRAIN);
+    float kept[6];
+    memcpy(kept, net.buffers, sizeof kept);
+    assert_true(kept[0] != 0.0f && kept[3] != 1.0f);
+    ((float *)input.data)[5] = INFINITY;
+    net_forward(&net, NET_TRAIN);
+    assert_memory_equal(kept, net.buffers, sizeof kept);
+    ((float *)input.data)[5] = 0.5f;
+    net_forward(&net, NET_TRAIN);
+    assert_memory_not_equal(kept, net.buffers, sizeof kept);
+    free(input.data);
+    net_release(&net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_convolution_gradients_match_central_differences),
+        cmocka_unit_test(test_transposed_convolution_gradients_match_central_differences),
+        cmocka_unit_test(test_dense_gradients_match_central_differences),
+        cmocka_unit_test(test_batch_norm_gradients_match_central_differences),
+        cmocka_unit_test(test_leaky_relu_gradients_match_central_differences),
+        cmocka_unit_test(test_accumulate_adds_to_the_gradients),
+        cmocka_unit_test(test_a_backward_pass_without_wgrad_leaves_the_gradients_alone),
+        cmocka_unit_test(test_the_tangent_is_the_adjoint_of_the_backward_pass),
+        cmocka_unit_test(test_the_tangent_is_the_directional_derivative),
+        cmocka_unit_test(test_batch_norm_says_that_it_has_no_tangent),
+        cmocka_unit_test(test_shared_inference_memory_gives_the_same_output),
+        cmocka_unit_test(test_running_statistics_advance_only_when_finite),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
