@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "app/output/grid.h"
+#include "app/output/history_recall.h"
 #include "app/train.h"
 
 #define PUBLISH_SEC 0.1         // the window redraws at most 10 times a second
@@ -45,6 +46,15 @@ enum status report_open(struct report *report, struct trainer *trainer,
         report->skipped_before[network] =
             grad_scaler_read(&trainer->player[network].scaler).skipped;
     return STATUS_OK;
+}
+
+void report_recall(struct report *report)
+{
+    char path[1024];
+    int64_t ticks = history_recall(
+        monitor_history(report->monitor),
+        run_folder_file(report->folder, path, sizeof path, "stats.jsonl"));
+    report->tick.index = ticks;
 }
 
 void report_close(struct report *report)
@@ -232,6 +242,7 @@ void report_step(struct report *report)
         report_draw_samples(report);
     else
         publish(report, NULL);
+    report_maintenance(report, now_seconds() - now);
 }
 
 /* ---- pictures --------------------------------------------------------------------------- */
@@ -252,7 +263,6 @@ void report_draw_samples(struct report *report)
     report->tiles_kimg = trainer_kimg(trainer);
     report->last_samples = now_seconds();
     report->sample_cost = report->last_samples - started;
-    report_maintenance(report, report->sample_cost);
     publish(report, report->tiles);
 }
 
@@ -368,8 +378,8 @@ void report_tick(struct report *report)
         publish(report, NULL);
     write_pictures(report);
     report->tick = (struct tick){.index = report->tick.index + 1};
-    // The next tick's clock starts where this one's ended: pictures belong to the next one.
+    // The next tick's clock starts where this one's ended: its pictures belong to the next.
     report->tick_started = now;
-    report->maintenance_sec = now_seconds() - now;
+    report->maintenance_sec = 0.0;
     report->images_at_tick = report->trainer->progress.images;
 }

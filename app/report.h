@@ -35,6 +35,8 @@ struct report {
 enum status report_open(struct report *report, struct trainer *trainer,
                         struct run_folder *folder, struct monitor *monitor, int has_window,
                         int draws_preview);
+/* Of a resumed run: its curves and the number of its next tick, from stats.jsonl. */
+void report_recall(struct report *report);
 void report_close(struct report *report);
 
 /* A line for a person: on stderr (past the bar) and in log.txt. */
@@ -58,7 +60,8 @@ void report_write_samples(struct report *report, const char *name, char *path, s
 /* Tells the window a word about what goes on ("paused", "saving ..."). */
 void report_state(struct report *report, const char *state);
 
-/* Seconds that were not training (saving, drawing), so that images/s tells the truth. */
+/* Seconds that were not training (saving, drawing, pausing), so that images/s tells the
+ * truth. Counted once, by whoever called the work of a step's end. */
 void report_maintenance(struct report *report, double seconds);
 
 #endif

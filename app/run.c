@@ -5,7 +5,6 @@
  * folder without permission is known before hours are spent, not after. */
 #include "app/run.h"
 
-#include <dirent.h>
 #include <libgen.h>
 #include <math.h>
 #include <pthread.h>
@@ -21,6 +20,8 @@
 #include "app/summary.h"
 #include "app/train.h"
 
+#define PAUSE_POLL_USEC 20000
+
 struct run {
     struct config config;
     struct trainer trainer;
@@ -32,6 +33,7 @@ struct run {
     char last_grid[1024];
     int64_t saved_at; // images at the last snapshot, -1 before
     int save_failed;  // the newest attempt did
+    int is_paused, is_resumed;
     enum status status;
     char message[1024]; // the worker's, for the main thread
 };
@@ -52,7 +54,6 @@ static void save_snapshot(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
     char name[32], path[1024];
-    double started = now_seconds();
     if (run->saved_at == trainer->progress.images && !run->save_failed)
         return;
     report_state(&run->report, "saving ...");
@@ -68,18 +69,13 @@ static void save_snapshot(struct run *run)
         run_folder_log(&run->folder, "saved %s", path);
         run_folder_prune(&run->folder, run->config.keep, path);
     }
-    report_state(&run->report, "training");
-    report_maintenance(&run->report, now_seconds() - started);
+    report_state(&run->report, run->is_paused ? "paused" : "training");
 }
 
 static void save_samples(struct run *run, const char *name)
 {
-    double started = now_seconds();
     report_draw_samples(&run->report);
-    double drawn = now_seconds();
     report_write_samples(&run->report, name, run->last_grid, sizeof run->last_grid);
-    (void)started;
-    report_maintenance(&run->report, now_seconds() - drawn);
 }
 
 static void save_fakes(struct run *run)
@@ -103,25 +99,40 @@ static int is_done(const struct run *run)
     return (double)run->trainer.progress.images >= run->config.kimg * 1000.0;
 }
 
-// Does what keys and signals asked for; true when the run should end.
-static int serve_requests(struct run *run)
+static const char *resting_state(const struct run *run)
 {
-    int requests = monitor_take_requests(run->monitor) | signals_take();
-    if (requests & REQUEST_PAUSE) {
-        double started = now_seconds();
-        report_state(&run->report, "paused");
-        while ((requests & REQUEST_PAUSE) && !(requests & ~REQUEST_PAUSE)) {
-            usleep(20000);
-            requests = monitor_take_requests(run->monitor) | signals_take();
-        }
-        report_state(&run->report, "training");
-        report_maintenance(&run->report, now_seconds() - started);
-    }
+    return run->is_paused ? "paused" : "training";
+}
+
+// What keys and signals asked for since the last call; true when the run should end.
+static int serve(struct run *run, int requests)
+{
     if (requests & REQUEST_SNAPSHOT)
         save_snapshot(run);
     if (requests & REQUEST_EXPORT)
         save_fakes(run);
     return !!(requests & REQUEST_QUIT);
+}
+
+// Serves requests, for as long as the run is paused; true when the run should end.
+static int serve_requests(struct run *run)
+{
+    double started = now_seconds();
+    int must_end;
+    for (;;) {
+        int requests = monitor_take_requests(run->monitor) | signals_take();
+        int is_paused = !!(requests & REQUEST_PAUSE);
+        if (is_paused != run->is_paused) {
+            run->is_paused = is_paused;
+            report_state(&run->report, resting_state(run));
+        }
+        must_end = serve(run, requests);
+        if (must_end || !is_paused)
+            break;
+        usleep(PAUSE_POLL_USEC);
+    }
+    report_maintenance(&run->report, now_seconds() - started);
+    return must_end;
 }
 
 static enum status one_step(struct run *run)
@@ -132,13 +143,14 @@ static enum status one_step(struct run *run)
     TRY(train_step(trainer));
     trainer->progress.elapsed_sec += now_seconds() - started;
     report_step(&run->report);
-    double now = trainer_kimg(trainer);
+    double now = trainer_kimg(trainer), trained = now_seconds();
     if (is_first || crossed(before, now, run->config.tick))
         report_tick(&run->report);
     if (crossed(before, now, run->config.img_snap))
         save_fakes(run);
     if (crossed(before, now, run->config.snap))
         save_snapshot(run);
+    report_maintenance(&run->report, now_seconds() - trained);
     return STATUS_OK;
 }
 
@@ -226,7 +238,7 @@ static enum status open_window(struct run *run)
     enum status status = window_open("twinscale", run->monitor, &run->window);
     if (status == STATUS_OK || run->config.preview == PREVIEW_WINDOW)
         return status;
-    fprintf(stderr, "preview no window (%s); see preview.png in the run folder\n",
+    fprintf(stderr, "preview %s\n        preview.png in the run folder shows the same\n",
             status_message());
     return STATUS_OK;
 }
@@ -269,6 +281,8 @@ static enum status train_in_folder(struct run *run)
                         (run->config.preview == PREVIEW_AUTO && !run->window);
     TRY(report_open(&run->report, &run->trainer, &run->folder, run->monitor,
                     run->window != NULL, draws_preview));
+    if (run->is_resumed)
+        report_recall(&run->report);
     say_run(run);
     TRY(trainer_start_data(&run->trainer));
     run_threads(run);
@@ -314,28 +328,6 @@ static enum status new_run(struct run *run)
 
 /* ---- resuming --------------------------------------------------------------------------- */
 
-// Snapshots beyond the one resumed from belong to a future that will be trained anew.
-static void set_later_snapshots_aside(const char *folder, int64_t images)
-{
-    DIR *directory = opendir(folder);
-    if (!directory)
-        return;
-    for (struct dirent *entry; (entry = readdir(directory));) {
-        double kimg;
-        int used = 0;
-        if (sscanf(entry->d_name, "snapshot-%lf.safetensors%n", &kimg, &used) != 1 || !used ||
-            entry->d_name[used] || kimg * 1000.0 <= (double)images + 0.5)
-            continue;
-        char from[1024], to[1040];
-        snprintf(from, sizeof from, "%.760s/%.255s", folder, entry->d_name);
-        snprintf(to, sizeof to, "%s.bak", from);
-        if (rename(from, to) == 0)
-            fprintf(stderr, "resume  %s is from after this point: kept as %s.bak\n",
-                    entry->d_name, entry->d_name);
-    }
-    closedir(directory);
-}
-
 static enum status merge_settings(struct run *run, const struct checkpoint *checkpoint,
                                   int argc, char **argv)
 {
@@ -359,7 +351,8 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
     TRY(checkpoint_load(checkpoint, &run->trainer));
     snprintf(copy, sizeof copy, "%s", path);
     TRY(run_folder_reopen(&run->folder, dirname(copy), (double)facts->images / 1000.0));
-    set_later_snapshots_aside(run->folder.path, facts->images);
+    run_folder_set_aside(&run->folder, (double)facts->images / 1000.0);
+    run->is_resumed = 1;
     snprintf(run->last_snapshot, sizeof run->last_snapshot, "%s", path);
     run->saved_at = facts->images;
     return train_in_folder(run);

@@ -42,7 +42,6 @@ static void draw_smooth(const struct canvas *canvas, const struct series *series
                         const struct axis *axis, struct area inner, int net)
 {
     cairo_t *cairo = canvas->cairo;
-    double x = 0.0, y = NAN;
     plot_select_pen(canvas, net, 2.0);
     for (int c = 0; c < series->column_count; c++) {
         const struct column *column = &series->columns[c];
@@ -50,16 +49,25 @@ static void draw_smooth(const struct canvas *canvas, const struct series *series
             continue;
         if (column->of[net].loss_count == 0) { // only NaN or inf: a gap
             cairo_new_sub_path(cairo);
-            y = NAN;
             continue;
         }
-        x = column_x(series, inner, c);
-        y = axis_y(axis, inner, column->of[net].loss_smooth);
-        cairo_line_to(cairo, x, y);
+        cairo_line_to(cairo, column_x(series, inner, c),
+                      axis_y(axis, inner, column->of[net].loss_smooth));
     }
     plot_stroke(canvas);
-    if (!isnan(y))
-        plot_dot(canvas, x, y, net);
+}
+
+static void draw_last_loss(const struct canvas *canvas, const struct series *series,
+                           const struct axis *axis, struct area inner, int net)
+{
+    for (int c = series->column_count - 1; c >= 0; c--) {
+        const struct column_of_network *column = &series->columns[c].of[net];
+        if (column->loss_count == 0)
+            continue;
+        plot_dot(canvas, column_x(series, inner, c),
+                 axis_y(axis, inner, column->loss_smooth), net);
+        return;
+    }
 }
 
 static void draw_loss_legend(const struct canvas *canvas,
@@ -95,4 +103,6 @@ void plot_losses(const struct canvas *canvas, const struct dashboard *dashboard,
     for (int net = 0; net < NETWORK_COUNT; net++)
         draw_smooth(canvas, series, &axis, inner, net);
     cairo_restore(canvas->cairo);
+    for (int net = 0; net < NETWORK_COUNT; net++)
+        draw_last_loss(canvas, series, &axis, inner, net);
 }

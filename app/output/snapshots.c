@@ -1,5 +1,5 @@
-/* snapshots.c - which snapshot of a run folder to take, and which to delete; the two last
- * functions of run_folder.h. */
+/* snapshots.c - which snapshot of a run folder to take, which to delete and which to set
+ * aside; the three last functions of run_folder.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -149,6 +149,25 @@ void run_folder_prune(const struct run_folder *folder, int keep, const char *exc
         if (!spared || strcmp(list.snapshot[i].name, spared) != 0)
             unlink(
                 run_folder_file(folder, path, sizeof path, "%s", list.snapshot[i].name));
+    }
+    free(list.snapshot);
+}
+
+void run_folder_set_aside(const struct run_folder *folder, double kimg)
+{
+    struct snapshot_list list;
+    if (list_snapshots(folder->path, &list) != 0)
+        return;
+    for (size_t i = 0; i < list.count; i++) {
+        char from[1100], to[1100];
+        const char *name = list.snapshot[i].name;
+        if (list.snapshot[i].kimg <= kimg + 5e-4) // names have three decimals
+            continue;
+        run_folder_file(folder, from, sizeof from, "%s", name);
+        run_folder_file(folder, to, sizeof to, "%s.bak", name);
+        if (rename(from, to) == 0)
+            fprintf(stderr, "resume  %s is from after this point: kept as %s.bak\n", name,
+                    name);
     }
     free(list.snapshot);
 }
