@@ -14,7 +14,7 @@ struct checkpoint {
     struct safetensors_file *file;
 };
 
-/* ---- the list of tensors that a run consists of ---------------------------------------- */
+/* ---- the list of tensors that a run consists of ---------------------------------- */
 
 struct state_tensor {
     char name[96];
@@ -53,8 +53,8 @@ static void list_running(struct state_list *list, const struct net *net)
             struct state_tensor *entry = &list->entry[list->count++];
             snprintf(entry->name, sizeof entry->name, "%s.%s.%s", net->name, layer->name,
                      word[k]);
-            entry->tensor = tensor_of(
-                DTYPE_F32, (struct shape){1, 1, 1, layer->y.shape.c}, data[k]);
+            entry->tensor =
+                tensor_of(DTYPE_F32, (struct shape){1, 1, 1, layer->y.shape.c}, data[k]);
         }
     }
 }
@@ -72,14 +72,15 @@ static void list_state(struct state_list *list, struct trainer *trainer)
     list_block(list, &trainer->player[NETWORK_G].net, "ema.", trainer->ema.average);
 }
 
-/* ---- device tensors without padding, and back ------------------------------------------ */
+/* ---- device tensors without padding, and back ------------------------------------ */
 
 static size_t pixels_of(const struct tensor *tensor)
 {
     return (size_t)tensor->shape.n * (size_t)tensor->shape.h * (size_t)tensor->shape.w;
 }
 
-static void download_packed(struct device *device, const struct tensor *tensor, float *packed)
+static void download_packed(struct device *device, const struct tensor *tensor,
+                            float *packed)
 {
     float *stored = malloc(tensor_bytes(tensor));
     CHECK(stored, "%zu bytes", tensor_bytes(tensor));
@@ -120,18 +121,19 @@ static void describe(const struct state_tensor *entry, const float *packed,
         out->shape[i] = is_vector ? s.c : full[i];
 }
 
-/* ---- metadata --------------------------------------------------------------------------- */
+/* ---- metadata -------------------------------------------------------------------- */
 
 static json_t *scaler_json(const struct grad_scaler_saved *saved)
 {
-    return json_pack(
-        "{s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "scale", saved->scale,
-        "growth_factor", saved->growth_factor, "backoff_factor", saved->backoff_factor,
-        "growth_interval", (json_int_t)saved->growth_interval, "_growth_tracker",
-        (json_int_t)saved->growth_tracker, "enabled", saved->enabled, "adam_t",
-        (json_int_t)saved->adam_t, "updates", (json_int_t)saved->updates, "skipped",
-        (json_int_t)saved->skipped, "skipped_in_a_row", (json_int_t)saved->skipped_in_a_row,
-        "growths", (json_int_t)saved->growths, "backoffs", (json_int_t)saved->backoffs);
+    return json_pack("{s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}",
+                     "scale", saved->scale, "growth_factor", saved->growth_factor,
+                     "backoff_factor", saved->backoff_factor, "growth_interval",
+                     (json_int_t)saved->growth_interval, "_growth_tracker",
+                     (json_int_t)saved->growth_tracker, "enabled", saved->enabled,
+                     "adam_t", (json_int_t)saved->adam_t, "updates",
+                     (json_int_t)saved->updates, "skipped", (json_int_t)saved->skipped,
+                     "skipped_in_a_row", (json_int_t)saved->skipped_in_a_row, "growths",
+                     (json_int_t)saved->growths, "backoffs", (json_int_t)saved->backoffs);
 }
 
 static enum status scaler_from_json(json_t *json, const char *path,
@@ -140,12 +142,13 @@ static enum status scaler_from_json(json_t *json, const char *path,
     json_int_t interval, tracker, adam_t, updates, skipped, in_a_row, growths, backoffs;
     json_error_t error;
     if (json_unpack_ex(json, &error, 0,
-                       "{s:F, s:F, s:F, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "scale",
-                       &saved->scale, "growth_factor", &saved->growth_factor,
-                       "backoff_factor", &saved->backoff_factor, "growth_interval", &interval,
-                       "_growth_tracker", &tracker, "enabled", &saved->enabled, "adam_t",
-                       &adam_t, "updates", &updates, "skipped", &skipped, "skipped_in_a_row",
-                       &in_a_row, "growths", &growths, "backoffs", &backoffs))
+                       "{s:F, s:F, s:F, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}",
+                       "scale", &saved->scale, "growth_factor", &saved->growth_factor,
+                       "backoff_factor", &saved->backoff_factor, "growth_interval",
+                       &interval, "_growth_tracker", &tracker, "enabled", &saved->enabled,
+                       "adam_t", &adam_t, "updates", &updates, "skipped", &skipped,
+                       "skipped_in_a_row", &in_a_row, "growths", &growths, "backoffs",
+                       &backoffs))
         return status_fail(STATUS_DATA, "%s: its scaler state cannot be read: %s", path,
                            error.text);
     saved->growth_interval = interval;
@@ -173,8 +176,8 @@ static char *state_json(const struct trainer *trainer)
     struct grad_scaler_saved d = grad_scaler_save(&trainer->player[NETWORK_D].scaler);
     return dump(json_pack("{s:I, s:I, s:o, s:o}", "step",
                           (json_int_t)trainer->progress.step, "images",
-                          (json_int_t)trainer->progress.images, "scaler_g", scaler_json(&g),
-                          "scaler_d", scaler_json(&d)));
+                          (json_int_t)trainer->progress.images, "scaler_g",
+                          scaler_json(&g), "scaler_d", scaler_json(&d)));
 }
 
 static char *data_json(const struct dataset *dataset)
@@ -185,18 +188,19 @@ static char *data_json(const struct dataset *dataset)
                           (json_int_t)dataset->count, "digest", digest));
 }
 
-/* ---- saving ----------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------- */
 
 static enum status check_finite(const struct safetensor *tensor)
 {
     const float *values = tensor->data;
     for (size_t i = 0; i < tensor->bytes / sizeof *values; i++)
         if (!is_finite_f32(values[i]))
-            return status_fail(STATUS_DIVERGED,
-                               "%s[%zu] is %g: the run has diverged and is not saved, so that "
-                               "the last checkpoint stays good; resume from it with a lower "
-                               "learning rate",
-                               tensor->name, i, (double)values[i]);
+            return status_fail(
+                STATUS_DIVERGED,
+                "%s[%zu] is %g: the run has diverged and is not saved, so that "
+                "the last checkpoint stays good; resume from it with a lower "
+                "learning rate",
+                tensor->name, i, (double)values[i]);
     return STATUS_OK;
 }
 
@@ -208,8 +212,9 @@ static enum status write_state(struct trainer *trainer, const char *path,
     char *config = config_to_json(&trainer->config);
     char *state = state_json(trainer), *data = data_json(trainer->dataset);
     const struct safetensors_pair pairs[] = {
-        {"format", "twinscale"}, {"twinscale.version", "1"}, {"config", config},
-        {"state", state},        {"data", data},             {"clock", clock},
+        {"format", "twinscale"}, {"twinscale.version", "1"},
+        {"config", config},      {"state", state},
+        {"data", data},          {"clock", clock},
     };
     enum status status =
         safetensors_write(path, tensors, count, pairs, sizeof pairs / sizeof *pairs);
@@ -244,7 +249,7 @@ enum status checkpoint_save(struct trainer *trainer, const char *path)
     return status;
 }
 
-/* ---- opening ---------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 static enum status check_format(const struct checkpoint *checkpoint)
 {
@@ -294,7 +299,8 @@ static enum status metadata_json(const struct checkpoint *checkpoint, const char
     json_error_t error = {0};
     *json = text ? json_loads(text, JSON_REJECT_DUPLICATES, &error) : NULL;
     if (!*json)
-        return status_fail(STATUS_DATA, "%s: its metadata \"%s\" %s%s; the file is damaged",
+        return status_fail(STATUS_DATA,
+                           "%s: its metadata \"%s\" %s%s; the file is damaged",
                            checkpoint->path, key, text ? "is not JSON: " : "is missing",
                            text ? error.text : "");
     return STATUS_OK;
@@ -304,8 +310,10 @@ enum status checkpoint_config(const struct checkpoint *checkpoint, struct config
 {
     const char *text = safetensors_metadata(checkpoint->file, "config");
     if (!text)
-        return status_fail(STATUS_DATA, "%s: its metadata \"config\" is missing; the file is "
-                                        "damaged", checkpoint->path);
+        return status_fail(STATUS_DATA,
+                           "%s: its metadata \"config\" is missing; the file is "
+                           "damaged",
+                           checkpoint->path);
     config_default(config);
     return config_from_json(config, text, checkpoint->path);
 }
@@ -318,9 +326,12 @@ static enum status read_state(const struct checkpoint *checkpoint,
     json_int_t step, images;
     enum status status = STATUS_OK;
     if (json_unpack(state, "{s:I, s:I}", "step", &step, "images", &images))
-        status = status_fail(STATUS_DATA, "%s: its state lacks step and images; the file is "
-                                          "damaged", checkpoint->path);
-    static const char *const keys[] = {[NETWORK_G] = "scaler_g", [NETWORK_D] = "scaler_d"};
+        status = status_fail(STATUS_DATA,
+                             "%s: its state lacks step and images; the file is "
+                             "damaged",
+                             checkpoint->path);
+    static const char *const keys[] = {
+        [NETWORK_G] = "scaler_g", [NETWORK_D] = "scaler_d"};
     for (int network = 0; network < NETWORK_COUNT && status == STATUS_OK; network++)
         status = scaler_from_json(json_object_get(state, keys[network]), checkpoint->path,
                                   &facts->scaler[network]);
@@ -344,8 +355,10 @@ enum status checkpoint_facts(const struct checkpoint *checkpoint,
     enum status status = STATUS_OK;
     if (json_unpack(data, "{s:s, s:I, s:s}", "name", &name, "count", &count, "digest",
                     &digest)) {
-        status = status_fail(STATUS_DATA, "%s: its data description cannot be read; the file "
-                                          "is damaged", checkpoint->path);
+        status = status_fail(STATUS_DATA,
+                             "%s: its data description cannot be read; the file "
+                             "is damaged",
+                             checkpoint->path);
     } else {
         snprintf(facts->data_name, sizeof facts->data_name, "%s", name);
         facts->data_count = count;
@@ -384,7 +397,7 @@ uint64_t checkpoint_digest(const struct checkpoint *checkpoint)
     return state ? digest_bytes(digest, state, strlen(state)) : digest;
 }
 
-/* ---- loading ---------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------- */
 
 static enum status load_entry(const struct checkpoint *checkpoint, struct device *device,
                               const struct state_tensor *entry, const char *saved_name)
@@ -400,11 +413,12 @@ static enum status load_entry(const struct checkpoint *checkpoint, struct device
         saved->rank != want.rank ||
         memcmp(saved->shape, want.shape, (size_t)want.rank * sizeof *want.shape) != 0) {
         char text[SHAPE_TEXT];
-        return status_fail(STATUS_DATA,
-                           "%s: tensor %s has dtype %s and %zu bytes, this run needs F32 of "
-                           "%s; it belongs to another network",
-                           checkpoint->path, saved_name, saved->dtype, saved->bytes,
-                           shape_text(entry->tensor.shape, text));
+        return status_fail(
+            STATUS_DATA,
+            "%s: tensor %s has dtype %s and %zu bytes, this run needs F32 of "
+            "%s; it belongs to another network",
+            checkpoint->path, saved_name, saved->dtype, saved->bytes,
+            shape_text(entry->tensor.shape, text));
     }
     upload_packed(device, &entry->tensor, saved->data);
     return STATUS_OK;
@@ -423,15 +437,16 @@ static enum status check_data(const struct checkpoint *checkpoint,
                        dataset->source, dataset->count);
 }
 
-static enum status load_tensors(const struct checkpoint *checkpoint, struct trainer *trainer)
+static enum status load_tensors(const struct checkpoint *checkpoint,
+                                struct trainer *trainer)
 {
     struct state_list *list = malloc(sizeof *list);
     CHECK(list);
     list_state(list, trainer);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list->count && status == STATUS_OK; i++)
-        status = load_entry(checkpoint, trainer->device, &list->entry[i],
-                            list->entry[i].name);
+        status =
+            load_entry(checkpoint, trainer->device, &list->entry[i], list->entry[i].name);
     free(list);
     return status;
 }
@@ -449,7 +464,8 @@ enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer 
     trainer->progress = (struct progress){
         .step = facts.step, .images = facts.images, .elapsed_sec = facts.elapsed_sec};
     uint64_t draw = (uint64_t)(facts.images / trainer->config.batch);
-    trainer->device->ops->memory.upload(trainer->device, trainer->draw, &draw, sizeof draw);
+    trainer->device->ops->memory.upload(trainer->device, trainer->draw, &draw,
+                                        sizeof draw);
     return STATUS_OK;
 }
 

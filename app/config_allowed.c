@@ -53,9 +53,7 @@ const char *setting_allowed(const struct setting *setting, char text[ALLOWED_TEX
     }
     range_words(setting, range);
     switch (setting->kind) {
-    case SETTING_DOUBLE:
-        snprintf(text, ALLOWED_TEXT, "a number %s", range);
-        break;
+    case SETTING_DOUBLE: snprintf(text, ALLOWED_TEXT, "a number %s", range); break;
     case SETTING_SWITCH:
         snprintf(text, ALLOWED_TEXT, "1 or 0 (or true, false, yes, no, on, off)");
         break;
@@ -65,8 +63,7 @@ const char *setting_allowed(const struct setting *setting, char text[ALLOWED_TEX
     case SETTING_TEXT:
         snprintf(text, ALLOWED_TEXT, "text of at most %zu bytes", setting->bytes - 1);
         break;
-    default:
-        snprintf(text, ALLOWED_TEXT, "a whole number %s", range);
+    default: snprintf(text, ALLOWED_TEXT, "a whole number %s", range);
     }
     return text;
 }

@@ -50,20 +50,14 @@ char *config_to_json(const struct config *config)
 static const char *type_name(const json_t *value)
 {
     switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "a list";
-    case JSON_STRING:
-        return "a string";
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "a list";
+    case JSON_STRING: return "a string";
     case JSON_INTEGER:
-    case JSON_REAL:
-        return "a number";
+    case JSON_REAL: return "a number";
     case JSON_TRUE:
-    case JSON_FALSE:
-        return "true or false";
-    default:
-        return "null";
+    case JSON_FALSE: return "true or false";
+    default: return "null";
     }
 }
 

@@ -52,12 +52,9 @@ static int is_in_range(const struct setting *setting, double value)
 static const char *describe_number_error(enum number_error error)
 {
     switch (error) {
-    case NUMBER_NOT_WHOLE:
-        return "is not a whole number";
-    case NUMBER_TOO_LARGE:
-        return "is out of range";
-    default:
-        return "is not a number";
+    case NUMBER_NOT_WHOLE: return "is not a whole number";
+    case NUMBER_TOO_LARGE: return "is out of range";
+    default: return "is not a number";
     }
 }
 
@@ -212,20 +209,13 @@ enum status setting_parse(const struct setting *setting, struct config *config,
 {
     void *field = field_of(setting, config);
     switch (setting->kind) {
-    case SETTING_INT:
-        return parse_int(setting, value, source, field);
-    case SETTING_INT64:
-        return parse_whole(setting, value, source, field);
-    case SETTING_DOUBLE:
-        return parse_double(setting, value, source, field);
-    case SETTING_CHOICE:
-        return parse_choice(setting, value, source, field);
-    case SETTING_SWITCH:
-        return parse_switch(setting, value, source, field);
-    case SETTING_GRID:
-        return parse_grid(setting, value, source, field);
-    case SETTING_TEXT:
-        return parse_text(setting, value, source, field);
+    case SETTING_INT: return parse_int(setting, value, source, field);
+    case SETTING_INT64: return parse_whole(setting, value, source, field);
+    case SETTING_DOUBLE: return parse_double(setting, value, source, field);
+    case SETTING_CHOICE: return parse_choice(setting, value, source, field);
+    case SETTING_SWITCH: return parse_switch(setting, value, source, field);
+    case SETTING_GRID: return parse_grid(setting, value, source, field);
+    case SETTING_TEXT: return parse_text(setting, value, source, field);
     }
     CHECK(0, "setting %s has no kind", setting->name);
     return STATUS_FAILED;
@@ -242,9 +232,7 @@ const char *setting_text(const struct setting *setting, const struct config *con
     struct choices choices;
     switch (setting->kind) {
     case SETTING_INT:
-    case SETTING_SWITCH:
-        snprintf(text, CONFIG_TEXT, "%d", *ints);
-        break;
+    case SETTING_SWITCH: snprintf(text, CONFIG_TEXT, "%d", *ints); break;
     case SETTING_INT64:
         snprintf(text, CONFIG_TEXT, "%" PRId64, *(const int64_t *)field);
         break;
@@ -256,12 +244,8 @@ const char *setting_text(const struct setting *setting, const struct config *con
         CHECK(*ints >= 0 && *ints < choices.count, "%s is %d", setting->name, *ints);
         snprintf(text, CONFIG_TEXT, "%s", choices.word[*ints]);
         break;
-    case SETTING_GRID:
-        snprintf(text, CONFIG_TEXT, "%dx%d", ints[0], ints[1]);
-        break;
-    case SETTING_TEXT:
-        snprintf(text, CONFIG_TEXT, "%s", (const char *)field);
-        break;
+    case SETTING_GRID: snprintf(text, CONFIG_TEXT, "%dx%d", ints[0], ints[1]); break;
+    case SETTING_TEXT: snprintf(text, CONFIG_TEXT, "%s", (const char *)field); break;
     }
     return text;
 }

@@ -8,11 +8,14 @@
 
 static void print_help(void)
 {
-    printf("usage: twinscale data check PATH [--resolution 64] [--channels N] "
-           "[--fit crop|pad|stretch]\n\n"
-           "Reads a data set as training would, and names every file that cannot be used\n"
-           "with its reason. PATH is a folder of PNG files, a file of MNIST's IDX images, or\n"
-           "builtin:fashion, builtin:shapes, fashion-mnist. Exit code 4 if nothing is usable.\n");
+    printf(
+        "usage: twinscale data check PATH [--resolution 64] [--channels N] "
+        "[--fit crop|pad|stretch]\n\n"
+        "Reads a data set as training would, and names every file that cannot be used\n"
+        "with its reason. PATH is a folder of PNG files, a file of MNIST's IDX images, "
+        "or\n"
+        "builtin:fashion, builtin:shapes, fashion-mnist. Exit code 4 if nothing is "
+        "usable.\n");
 }
 
 static enum status check(const struct config *config)
@@ -34,8 +37,8 @@ enum status data_command(int argc, char **argv)
                         : STATUS_OK;
     }
     if (strcmp(argv[0], "check") != 0)
-        return status_fail(STATUS_USAGE, "data %s: no such command; there is data check PATH",
-                           argv[0]);
+        return status_fail(STATUS_USAGE,
+                           "data %s: no such command; there is data check PATH", argv[0]);
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             print_help();
@@ -44,13 +47,17 @@ enum status data_command(int argc, char **argv)
         const char *name = !strncmp(argv[i], "--", 2) ? argv[i] + 2 : NULL;
         if (!name) {
             if (has_path++)
-                return status_fail(STATUS_USAGE, "data check: one path at a time, got %s and "
-                                                 "%s", config.data, argv[i]);
+                return status_fail(STATUS_USAGE,
+                                   "data check: one path at a time, got %s and "
+                                   "%s",
+                                   config.data, argv[i]);
             TRY(config_set(&config, "data", argv[i], "data check"));
         } else if (strcmp(name, "resolution") && strcmp(name, "channels") &&
                    strcmp(name, "fit")) {
-            return status_fail(STATUS_USAGE, "data check %s: no such option; see twinscale "
-                                             "data --help", argv[i]);
+            return status_fail(STATUS_USAGE,
+                               "data check %s: no such option; see twinscale "
+                               "data --help",
+                               argv[i]);
         } else if (i + 1 == argc) {
             return status_fail(STATUS_USAGE, "data check %s: needs a value", argv[i]);
         } else {
@@ -59,7 +66,8 @@ enum status data_command(int argc, char **argv)
         }
     }
     if (!has_path)
-        return status_fail(STATUS_USAGE, "data check: expected a path; see twinscale data "
-                                         "--help");
+        return status_fail(STATUS_USAGE,
+                           "data check: expected a path; see twinscale data "
+                           "--help");
     return check(&config);
 }

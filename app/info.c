@@ -12,13 +12,15 @@
 
 static void print_help(void)
 {
-    printf("usage: twinscale info CHECKPOINT [--digest]\n"
-           "       twinscale info --devices\n\n"
-           "Prints counters, both loss scalers, every setting and the layers of a checkpoint\n"
-           "(a snapshot-*.safetensors, or a run folder: its newest one).\n\n"
-           "  --digest    only one number over all tensors and the training state; equal\n"
-           "              digests mean equal runs, wherever they lie\n"
-           "  --devices   the devices that can train here\n");
+    printf(
+        "usage: twinscale info CHECKPOINT [--digest]\n"
+        "       twinscale info --devices\n\n"
+        "Prints counters, both loss scalers, every setting and the layers of a "
+        "checkpoint\n"
+        "(a snapshot-*.safetensors, or a run folder: its newest one).\n\n"
+        "  --digest    only one number over all tensors and the training state; equal\n"
+        "              digests mean equal runs, wherever they lie\n"
+        "  --devices   the devices that can train here\n");
 }
 
 static void print_devices(void)
@@ -31,12 +33,13 @@ static void print_devices(void)
 static void print_scaler(const char *name, const struct grad_scaler_saved *s)
 {
     char scale[32];
-    printf("  %s  scale %-8s growth tracker %lld of %lld  skipped %lld of %lld  grown %lld  "
-           "backed off %lld%s\n",
-           name, scale_text((float)s->scale, scale, sizeof scale),
-           (long long)s->growth_tracker, (long long)s->growth_interval, (long long)s->skipped,
-           (long long)s->updates, (long long)s->growths, (long long)s->backoffs,
-           s->enabled ? "" : "  (off)");
+    printf(
+        "  %s  scale %-8s growth tracker %lld of %lld  skipped %lld of %lld  grown %lld  "
+        "backed off %lld%s\n",
+        name, scale_text((float)s->scale, scale, sizeof scale),
+        (long long)s->growth_tracker, (long long)s->growth_interval,
+        (long long)s->skipped, (long long)s->updates, (long long)s->growths,
+        (long long)s->backoffs, s->enabled ? "" : "  (off)");
 }
 
 static void print_facts(const char *path, const struct checkpoint_facts *facts)
@@ -117,11 +120,14 @@ enum status info_command(int argc, char **argv)
         if (!strcmp(argv[i], "--digest"))
             only_digest = 1;
         else if (argv[i][0] == '-')
-            return status_fail(STATUS_USAGE, "info %s: no such option; see twinscale info "
-                                             "--help", argv[i]);
+            return status_fail(STATUS_USAGE,
+                               "info %s: no such option; see twinscale info "
+                               "--help",
+                               argv[i]);
         else if (source)
-            return status_fail(STATUS_USAGE, "info: one checkpoint at a time, got %s and %s",
-                               source, argv[i]);
+            return status_fail(STATUS_USAGE,
+                               "info: one checkpoint at a time, got %s and %s", source,
+                               argv[i]);
         else
             source = argv[i];
     }

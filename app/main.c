@@ -13,8 +13,8 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"train", "--data PATH [--preset NAME] ...", "train a GAN, or go on with --resume RUN",
-     train_command},
+    {"train", "--data PATH [--preset NAME] ...",
+     "train a GAN, or go on with --resume RUN", train_command},
     {"sample", "CHECKPOINT --seeds 0-63 -o grid.png", "draw images from a checkpoint",
      sample_command},
     {"info", "CHECKPOINT [--digest] | --devices", "what a checkpoint holds; what is here",
@@ -24,14 +24,16 @@ static const struct command commands[] = {
 
 static void print_usage(FILE *stream)
 {
-    fprintf(stream, "twinscale %s - trains image GANs in mixed precision, one loss scaler per "
-                    "network\n\nusage: twinscale COMMAND ...\n\n",
+    fprintf(stream,
+            "twinscale %s - trains image GANs in mixed precision, one loss scaler per "
+            "network\n\nusage: twinscale COMMAND ...\n\n",
             TWINSCALE_VERSION);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         fprintf(stream, "  %-7s %-37s %s\n", commands[i].name, commands[i].arguments,
                 commands[i].help);
-    fprintf(stream, "\n`twinscale COMMAND --help` tells more. A first run, with no data of "
-                    "your own:\n  twinscale train --preset fmnist-quick\n");
+    fprintf(stream,
+            "\n`twinscale COMMAND --help` tells more. A first run, with no data of "
+            "your own:\n  twinscale train --preset fmnist-quick\n");
 }
 
 static enum status dispatch(int argc, char **argv)
@@ -40,7 +42,8 @@ static enum status dispatch(int argc, char **argv)
         print_usage(stderr);
         return status_fail(STATUS_USAGE, "no command given");
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
+        !strcmp(argv[1], "help")) {
         print_usage(stdout);
         return STATUS_OK;
     }
@@ -51,9 +54,9 @@ static enum status dispatch(int argc, char **argv)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (!strcmp(argv[1], commands[i].name))
             return commands[i].run(argc - 2, argv + 2);
-    return status_fail(STATUS_USAGE,
-                       "%s: no such command; the commands are train, sample, info and data",
-                       argv[1]);
+    return status_fail(
+        STATUS_USAGE,
+        "%s: no such command; the commands are train, sample, info and data", argv[1]);
 }
 
 int main(int argc, char **argv)

@@ -11,17 +11,17 @@
 #include "app/output/history_recall.h"
 #include "app/train.h"
 
-#define PUBLISH_SEC 0.1         // the window redraws at most 10 times a second
-#define SAMPLE_SHARE 0.01       // of the time, for drawing samples for the window
+#define PUBLISH_SEC 0.1   // the window redraws at most 10 times a second
+#define SAMPLE_SHARE 0.01 // of the time, for drawing samples for the window
 #define SAMPLE_SEC_MIN 1.0
 #define SPEED_SEC_MIN 0.5
 static const char *const network_names[NETWORK_COUNT] = {"G", "D"};
 
-/* ---- opening ---------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 enum status report_open(struct report *report, struct trainer *trainer,
-                        struct run_folder *folder, struct monitor *monitor, int has_window,
-                        int draws_preview)
+                        struct run_folder *folder, struct monitor *monitor,
+                        int has_window, int draws_preview)
 {
     memset(report, 0, sizeof *report);
     report->trainer = trainer;
@@ -38,8 +38,10 @@ enum status report_open(struct report *report, struct trainer *trainer,
     report->tiles = calloc((size_t)report->tile_count, image_bytes);
     report->seeds = calloc((size_t)report->tile_count, sizeof *report->seeds);
     if (!report->tiles || !report->seeds)
-        return status_fail(STATUS_FAILED, "not enough memory for a grid of %d samples; give a "
-                                          "smaller --grid", report->tile_count);
+        return status_fail(STATUS_FAILED,
+                           "not enough memory for a grid of %d samples; give a "
+                           "smaller --grid",
+                           report->tile_count);
     for (int i = 0; i < report->tile_count; i++)
         report->seeds[i] = (uint64_t)i;
     for (int network = 0; network < NETWORK_COUNT; network++)
@@ -51,9 +53,9 @@ enum status report_open(struct report *report, struct trainer *trainer,
 void report_recall(struct report *report)
 {
     char path[1024];
-    int64_t ticks = history_recall(
-        monitor_history(report->monitor),
-        run_folder_file(report->folder, path, sizeof path, "stats.jsonl"));
+    int64_t ticks =
+        history_recall(monitor_history(report->monitor),
+                       run_folder_file(report->folder, path, sizeof path, "stats.jsonl"));
     report->tick.index = ticks;
 }
 
@@ -83,7 +85,7 @@ void report_maintenance(struct report *report, double seconds)
     report->maintenance_sec += seconds;
 }
 
-/* ---- the window's facts ----------------------------------------------------------------- */
+/* ---- the window's facts ---------------------------------------------------------- */
 
 static void fill_facts(struct report *report, struct dashboard *facts)
 {
@@ -137,7 +139,7 @@ void report_state(struct report *report, const char *state)
     publish(report, NULL);
 }
 
-/* ---- after every step ------------------------------------------------------------------- */
+/* ---- after every step ------------------------------------------------------------ */
 
 static const char *overflow_word(const struct step_record *record)
 {
@@ -155,16 +157,17 @@ static void tell_skip(struct report *report, int network)
                              ? losses.g.is_finite
                              : losses.real.is_finite && losses.fake.is_finite;
     char before[32], after[32];
-    run_folder_log(report->folder, "step %lld: %s skipped, %s; scale %s -> %s%s",
-                   (long long)trainer->progress.step, network_names[network],
-                   overflow_word(record), scale_text(record->scale_used, before, sizeof before),
-                   scale_text(record->scale_after, after, sizeof after),
-                   forward_finite ? "" : "; the logits were inf or NaN too: no scale can help");
+    run_folder_log(
+        report->folder, "step %lld: %s skipped, %s; scale %s -> %s%s",
+        (long long)trainer->progress.step, network_names[network], overflow_word(record),
+        scale_text(record->scale_used, before, sizeof before),
+        scale_text(record->scale_after, after, sizeof after),
+        forward_finite ? "" : "; the logits were inf or NaN too: no scale can help");
     json_t *event = json_pack(
-        "{s:s, s:s, s:I, s:f, s:f, s:f, s:b}", "event", "skip", "net", network_names[network],
-        "step", (json_int_t)trainer->progress.step, "kimg", trainer_kimg(trainer),
-        "scale_before", (double)record->scale_used, "scale_after", (double)record->scale_after,
-        "forward_finite", forward_finite);
+        "{s:s, s:s, s:I, s:f, s:f, s:f, s:b}", "event", "skip", "net",
+        network_names[network], "step", (json_int_t)trainer->progress.step, "kimg",
+        trainer_kimg(trainer), "scale_before", (double)record->scale_used, "scale_after",
+        (double)record->scale_after, "forward_finite", forward_finite);
     char *line = json_dumps(event, JSON_COMPACT);
     json_decref(event);
     if (line)
@@ -181,8 +184,10 @@ static void add_losses(struct tick *tick, const struct trainer *trainer)
         statistic_add_sums(&tick->score_real, real->count, real->score, real->score_sq);
         statistic_add_sums(&tick->score_fake, fake->count, fake->score, fake->score_sq);
         // A sign's square is 1 but for a logit of exactly 0.
-        statistic_add_sums(&tick->sign_real, real->count, real->sign, (double)real->count);
-        statistic_add_sums(&tick->sign_fake, fake->count, fake->sign, (double)fake->count);
+        statistic_add_sums(&tick->sign_real, real->count, real->sign,
+                           (double)real->count);
+        statistic_add_sums(&tick->sign_fake, fake->count, fake->sign,
+                           (double)fake->count);
     }
     const struct loss_sums *g = &trainer->sums_host[trainer->sums_count - 1];
     statistic_add(&tick->loss[NETWORK_G], g->loss / (double)g->count);
@@ -199,7 +204,8 @@ static void add_point(struct report *report, const int64_t skipped[NETWORK_COUNT
                                     losses.fake.loss / (double)losses.fake.count);
     for (int network = 0; network < NETWORK_COUNT; network++) {
         point.scale[network] = trainer->player[network].record.scale_after;
-        point.skipped[network] = (uint8_t)(skipped[network] < 255 ? skipped[network] : 255);
+        point.skipped[network] =
+            (uint8_t)(skipped[network] < 255 ? skipped[network] : 255);
     }
     history_add(monitor_history(report->monitor), &point);
 }
@@ -213,8 +219,8 @@ static void update_speed(struct report *report, int is_tick_end)
     if (seconds > SPEED_SEC_MIN || is_tick_end || report->images_per_sec == 0.0)
         report->images_per_sec = seconds > 0.0 ? (double)images / seconds : 0.0;
     double left = trainer->config.kimg * 1000.0 - (double)trainer->progress.images;
-    report->eta_sec = report->images_per_sec > 0.0 ? fmax(left, 0.0) / report->images_per_sec
-                                                   : NAN;
+    report->eta_sec =
+        report->images_per_sec > 0.0 ? fmax(left, 0.0) / report->images_per_sec : NAN;
 }
 
 void report_step(struct report *report)
@@ -226,7 +232,8 @@ void report_step(struct report *report)
         skipped[network] = record->skipped - report->skipped_before[network];
         report->skipped_before[network] = record->skipped;
         report->tick.skipped_in_tick[network] += skipped[network];
-        statistic_add(&report->tick.scale_over_tick[network], (double)record->scale_after);
+        statistic_add(&report->tick.scale_over_tick[network],
+                      (double)record->scale_after);
         if (skipped[network] > 0)
             tell_skip(report, network);
     }
@@ -238,14 +245,15 @@ void report_step(struct report *report)
     double now = now_seconds();
     if (!report->has_window || now - report->last_publish < PUBLISH_SEC)
         return;
-    if (now - report->last_samples > fmax(SAMPLE_SEC_MIN, report->sample_cost / SAMPLE_SHARE))
+    if (now - report->last_samples >
+        fmax(SAMPLE_SEC_MIN, report->sample_cost / SAMPLE_SHARE))
         report_draw_samples(report);
     else
         publish(report, NULL);
     report_maintenance(report, now_seconds() - now);
 }
 
-/* ---- pictures --------------------------------------------------------------------------- */
+/* ---- pictures -------------------------------------------------------------------- */
 
 static void picture_failed(struct report *report)
 {
@@ -281,8 +289,9 @@ void report_write_reals(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
     const struct dataset *dataset = trainer->dataset;
-    size_t count = (size_t)report->tile_count < dataset->count ? (size_t)report->tile_count
-                                                               : dataset->count;
+    size_t count = (size_t)report->tile_count < dataset->count
+                       ? (size_t)report->tile_count
+                       : dataset->count;
     size_t image_bytes = tensor_bytes(&trainer->sampler.pixels) / SAMPLER_BATCH;
     uint8_t *pixels = malloc(count * image_bytes);
     if (!pixels)
@@ -301,7 +310,8 @@ void report_write_reals(struct report *report)
     free(pixels);
 }
 
-void report_write_samples(struct report *report, const char *name, char *path, size_t bytes)
+void report_write_samples(struct report *report, const char *name, char *path,
+                          size_t bytes)
 {
     char own_path[1024], kimg[32], seeds[32];
     if (!path) {
@@ -328,7 +338,8 @@ static void write_pictures(struct report *report)
     monitor_read(report->monitor, &view);
     view.dashboard.hover_x = view.dashboard.hover_y = -1;
     enum status status = dashboard_write_scales(
-        &view.dashboard, run_folder_file(report->folder, path, sizeof path, "scales.png"));
+        &view.dashboard,
+        run_folder_file(report->folder, path, sizeof path, "scales.png"));
     if (status == STATUS_OK && report->draws_preview)
         status = dashboard_write_png(
             &view.dashboard,
@@ -338,7 +349,7 @@ static void write_pictures(struct report *report)
     monitor_view_release(&view);
 }
 
-/* ---- ticks ------------------------------------------------------------------------------ */
+/* ---- ticks ----------------------------------------------------------------------- */
 
 static void finish_tick(struct report *report, double now)
 {

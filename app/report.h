@@ -19,9 +19,10 @@ struct report {
     struct monitor *monitor;
     int draws_preview; // preview.png at every tick
     int has_window;
-    struct tick tick;  // being filled
+    struct tick tick; // being filled
     int64_t skipped_before[NETWORK_COUNT];
-    double started, tick_started, maintenance_sec, last_publish, last_samples, sample_cost;
+    double started, tick_started, maintenance_sec, last_publish, last_samples,
+        sample_cost;
     double images_per_sec, eta_sec;
     uint64_t *seeds;
     uint8_t *tiles; // newest samples of the fixed latents
@@ -33,8 +34,8 @@ struct report {
 };
 
 enum status report_open(struct report *report, struct trainer *trainer,
-                        struct run_folder *folder, struct monitor *monitor, int has_window,
-                        int draws_preview);
+                        struct run_folder *folder, struct monitor *monitor,
+                        int has_window, int draws_preview);
 /* Of a resumed run: its curves and the number of its next tick, from stats.jsonl. */
 void report_recall(struct report *report);
 void report_close(struct report *report);
@@ -55,7 +56,8 @@ void report_draw_samples(struct report *report);
 /* Writes reals.png, or the samples last drawn under `name` ("fakes000200.png"). `path`
  * (may be NULL) receives where. */
 void report_write_reals(struct report *report);
-void report_write_samples(struct report *report, const char *name, char *path, size_t bytes);
+void report_write_samples(struct report *report, const char *name, char *path,
+                          size_t bytes);
 
 /* Tells the window a word about what goes on ("paused", "saving ..."). */
 void report_state(struct report *report, const char *state);

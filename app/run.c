@@ -38,7 +38,7 @@ struct run {
     char message[1024]; // the worker's, for the main thread
 };
 
-/* ---- saving ----------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------- */
 
 // "000200" for whole kimg, "000000.128" otherwise, so that no two snapshots share a name.
 static const char *kimg_name(double kimg, char *text, size_t bytes)
@@ -62,7 +62,8 @@ static void save_snapshot(struct run *run)
     run->save_failed = checkpoint_save(trainer, path) != STATUS_OK;
     if (run->save_failed) {
         report_say(&run->report, "warning: not saved: %s", status_message());
-        report_say(&run->report, "         training goes on; the next snapshot tries again");
+        report_say(&run->report,
+                   "         training goes on; the next snapshot tries again");
     } else {
         snprintf(run->last_snapshot, sizeof run->last_snapshot, "%s", path);
         run->saved_at = trainer->progress.images;
@@ -86,7 +87,7 @@ static void save_fakes(struct run *run)
     save_samples(run, name);
 }
 
-/* ---- the loop --------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------- */
 
 // True once for every multiple of `interval` that lies in (before, now].
 static int crossed(double before, double now, double interval)
@@ -166,8 +167,9 @@ static enum status loop(struct run *run)
     while (!is_done(run)) {
         if (serve_requests(run)) {
             save_snapshot(run);
-            report_say(&run->report, "stopped at %.1f kimg; go on with: twinscale train "
-                                     "--resume %s",
+            report_say(&run->report,
+                       "stopped at %.1f kimg; go on with: twinscale train "
+                       "--resume %s",
                        trainer_kimg(&run->trainer), run->folder.path);
             return STATUS_OK;
         }
@@ -186,9 +188,11 @@ static void *worker(void *context)
     struct run *run = context;
     run->status = loop(run);
     if (run->status == STATUS_OK && run->save_failed)
-        run->status = status_fail(STATUS_FAILED,
-                                  "the last snapshot could not be written (see above); the "
-                                  "newest good one is %s", run->last_snapshot);
+        run->status =
+            status_fail(STATUS_FAILED,
+                        "the last snapshot could not be written (see above); the "
+                        "newest good one is %s",
+                        run->last_snapshot);
     if (run->status != STATUS_OK) {
         snprintf(run->message, sizeof run->message, "%s", status_message());
         run_folder_log(&run->folder, "error: %s", run->message);
@@ -198,7 +202,7 @@ static void *worker(void *context)
     return NULL;
 }
 
-/* ---- setting up ------------------------------------------------------------------------- */
+/* ---- setting up ------------------------------------------------------------------ */
 
 static void say_run(struct run *run)
 {
@@ -207,10 +211,12 @@ static void say_run(struct run *run)
     struct report *report = &run->report;
     report_say(report, "run     %s", run->folder.path);
     report_say(report, "device  %s", trainer->device->description);
-    report_say(report, "data    %s: %zu images of %d x %d x %d%s", trainer->dataset->source,
-               trainer->dataset->count, config->resolution, config->resolution,
-               trainer->dataset->channels, config->mirror ? ", mirrored at random" : "");
-    size_t shown = trainer->dataset->reject_count < 5 ? trainer->dataset->reject_count : 5;
+    report_say(report, "data    %s: %zu images of %d x %d x %d%s",
+               trainer->dataset->source, trainer->dataset->count, config->resolution,
+               config->resolution, trainer->dataset->channels,
+               config->mirror ? ", mirrored at random" : "");
+    size_t shown =
+        trainer->dataset->reject_count < 5 ? trainer->dataset->reject_count : 5;
     for (size_t i = 0; i < trainer->dataset->reject_count; i++) {
         const struct dataset_reject *reject = &trainer->dataset->rejects[i];
         if (i < shown)
@@ -219,11 +225,12 @@ static void say_run(struct run *run)
             run_folder_log(&run->folder, "skipped %s: %s", reject->path, reject->reason);
     }
     if (trainer->dataset->reject_count > shown)
-        report_say(report, "        and %zu more files that cannot be used; log.txt has all",
+        report_say(report,
+                   "        and %zu more files that cannot be used; log.txt has all",
                    trainer->dataset->reject_count - shown);
-    report_say(report, "train   %.4g kimg (%.1f epochs), batch %d, %s, seed %lld", config->kimg,
-               config->kimg * 1000.0 / (double)trainer->dataset->count, config->batch,
-               precision_name(config->precision), (long long)config->seed);
+    report_say(report, "train   %.4g kimg (%.1f epochs), batch %d, %s, seed %lld",
+               config->kimg, config->kimg * 1000.0 / (double)trainer->dataset->count,
+               config->batch, precision_name(config->precision), (long long)config->seed);
 }
 
 static int uses_window(int preview)
@@ -326,7 +333,7 @@ static enum status new_run(struct run *run)
     return train_in_folder(run);
 }
 
-/* ---- resuming --------------------------------------------------------------------------- */
+/* ---- resuming -------------------------------------------------------------------- */
 
 static enum status merge_settings(struct run *run, const struct checkpoint *checkpoint,
                                   int argc, char **argv)
@@ -361,7 +368,8 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
 static enum status resume_run(struct run *run, int argc, char **argv)
 {
     char path[1024], note[512] = "";
-    TRY(run_folder_find_snapshot(run->config.resume, path, sizeof path, note, sizeof note));
+    TRY(run_folder_find_snapshot(run->config.resume, path, sizeof path, note,
+                                 sizeof note));
     if (note[0])
         fprintf(stderr, "resume  %s\n", note);
     struct checkpoint *checkpoint;
@@ -371,18 +379,19 @@ static enum status resume_run(struct run *run, int argc, char **argv)
     if (status == STATUS_OK)
         status = merge_settings(run, checkpoint, argc, argv);
     if (status == STATUS_OK && (double)facts.images >= run->config.kimg * 1000.0) {
-        printf("finished: %s has reached %.4g of %.4g kimg; to go on, give a larger --kimg\n",
+        printf("finished: %s has reached %.4g of %.4g kimg; to go on, give a larger "
+               "--kimg\n",
                path, (double)facts.images / 1000.0, run->config.kimg);
     } else if (status == STATUS_OK) {
-        fprintf(stderr, "resume  %s (step %lld, %.1f kimg)\n", path, (long long)facts.step,
-                (double)facts.images / 1000.0);
+        fprintf(stderr, "resume  %s (step %lld, %.1f kimg)\n", path,
+                (long long)facts.step, (double)facts.images / 1000.0);
         status = continue_run(run, checkpoint, path, &facts);
     }
     checkpoint_close(checkpoint);
     return status;
 }
 
-/* ---- the command ------------------------------------------------------------------------ */
+/* ---- the command ----------------------------------------------------------------- */
 
 enum status train_command(int argc, char **argv)
 {

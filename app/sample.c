@@ -19,30 +19,35 @@ struct sample_options {
 
 static void print_help(void)
 {
-    printf("usage: twinscale sample CHECKPOINT [options]\n\n"
-           "CHECKPOINT is a snapshot-*.safetensors, or a run folder (its newest one is taken).\n"
-           "Seed i gives the same image whatever the other seeds, the grid or the batch.\n\n"
-           "  --seeds LIST      which images, like 0,1,4-6               (0-63)\n"
-           "  --grid CxR        columns and rows, like 8x8               (square)\n"
-           "  -o, --output PNG  where to                                 (grid.png)\n"
-           "  --raw             G's own weights, not their moving average\n"
-           "  --force           replace an existing file\n"
-           "  --device NAME     auto, cpu, ref                           (auto)\n"
-           "  --threads N       0 = all cores                            (0)\n\n"
-           "example: twinscale sample outputs/00000-fashion-mnist-fmnist-quick-b64 "
-           "--seeds 0-15 -o sixteen.png\n");
+    printf(
+        "usage: twinscale sample CHECKPOINT [options]\n\n"
+        "CHECKPOINT is a snapshot-*.safetensors, or a run folder (its newest one is "
+        "taken).\n"
+        "Seed i gives the same image whatever the other seeds, the grid or the batch.\n\n"
+        "  --seeds LIST      which images, like 0,1,4-6               (0-63)\n"
+        "  --grid CxR        columns and rows, like 8x8               (square)\n"
+        "  -o, --output PNG  where to                                 (grid.png)\n"
+        "  --raw             G's own weights, not their moving average\n"
+        "  --force           replace an existing file\n"
+        "  --device NAME     auto, cpu, ref                           (auto)\n"
+        "  --threads N       0 = all cores                            (0)\n\n"
+        "example: twinscale sample outputs/00000-fashion-mnist-fmnist-quick-b64 "
+        "--seeds 0-15 -o sixteen.png\n");
 }
 
 static enum status parse(int argc, char **argv, struct sample_options *options, int *help)
 {
-    static const struct option flags[] = {
-        {"seeds", required_argument, NULL, 's'}, {"grid", required_argument, NULL, 'g'},
-        {"output", required_argument, NULL, 'o'}, {"raw", no_argument, NULL, 'r'},
-        {"force", no_argument, NULL, 'f'}, {"device", required_argument, NULL, 'd'},
-        {"threads", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
-    *options = (struct sample_options){
-        .seeds = "0-63", .output = "grid.png", .device = "auto"};
+    static const struct option flags[] = {{"seeds", required_argument, NULL, 's'},
+                                          {"grid", required_argument, NULL, 'g'},
+                                          {"output", required_argument, NULL, 'o'},
+                                          {"raw", no_argument, NULL, 'r'},
+                                          {"force", no_argument, NULL, 'f'},
+                                          {"device", required_argument, NULL, 'd'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    *options =
+        (struct sample_options){.seeds = "0-63", .output = "grid.png", .device = "auto"};
     // getopt wants a program name before the arguments.
     argc += 1;
     argv -= 1;
@@ -59,21 +64,28 @@ static enum status parse(int argc, char **argv, struct sample_options *options, 
         case 't': options->threads = atoi(optarg); break;
         case 'h': *help = 1; return STATUS_OK;
         case ':':
-            return status_fail(STATUS_USAGE, "sample %s: needs a value; see twinscale sample "
-                                             "--help", argv[optind - 1]);
+            return status_fail(STATUS_USAGE,
+                               "sample %s: needs a value; see twinscale sample "
+                               "--help",
+                               argv[optind - 1]);
         default:
-            return status_fail(STATUS_USAGE, "sample %s: no such option; see twinscale sample "
-                                             "--help", argv[optind - 1]);
+            return status_fail(STATUS_USAGE,
+                               "sample %s: no such option; see twinscale sample "
+                               "--help",
+                               argv[optind - 1]);
         }
     }
     if (optind != argc - 1)
-        return status_fail(STATUS_USAGE, "sample: expected one checkpoint or run folder, got "
-                                         "%d; see twinscale sample --help", argc - optind);
+        return status_fail(STATUS_USAGE,
+                           "sample: expected one checkpoint or run folder, got "
+                           "%d; see twinscale sample --help",
+                           argc - optind);
     options->source = argv[optind];
     return STATUS_OK;
 }
 
-static enum status choose_grid(const struct sample_options *options, int count, int *columns)
+static enum status choose_grid(const struct sample_options *options, int count,
+                               int *columns)
 {
     if (!options->grid) {
         *columns = (int)ceil(sqrt((double)count));
@@ -82,16 +94,17 @@ static enum status choose_grid(const struct sample_options *options, int count, 
     int rows;
     TRY(grid_parse(options->grid, columns, &rows));
     if (count > *columns * rows)
-        return status_fail(STATUS_USAGE, "--grid %s has %d places, --seeds %s names %d images; "
-                                         "give a larger grid", options->grid, *columns * rows,
-                           options->seeds, count);
+        return status_fail(STATUS_USAGE,
+                           "--grid %s has %d places, --seeds %s names %d images; "
+                           "give a larger grid",
+                           options->grid, *columns * rows, options->seeds, count);
     return STATUS_OK;
 }
 
 static enum status write_grid(const struct sample_options *options,
                               const struct checkpoint *checkpoint,
-                              const struct config *config, const uint8_t *pixels, int count,
-                              int columns)
+                              const struct config *config, const uint8_t *pixels,
+                              int count, int columns)
 {
     struct checkpoint_facts facts;
     TRY(checkpoint_facts(checkpoint, &facts));
@@ -127,14 +140,15 @@ static enum status draw(const struct sample_options *options,
     enum status status =
         sampler_create(&sampler, device, &sizes, precision_dtype(config.precision));
     size_t weight_bytes = sampler.net.param_elements * sizeof(float);
-    float *weights = status == STATUS_OK ? device->ops->memory.allot(device, weight_bytes)
-                                         : NULL;
+    float *weights =
+        status == STATUS_OK ? device->ops->memory.allot(device, weight_bytes) : NULL;
     uint8_t *pixels = malloc((size_t)count * (size_t)config.resolution *
                              (size_t)config.resolution * (size_t)config.channels);
     if (status == STATUS_OK && (!weights || !pixels))
         status = status_fail(STATUS_FAILED, "not enough memory for %d images", count);
     if (status == STATUS_OK)
-        status = checkpoint_load_generator(checkpoint, &sampler.net, options->raw, weights);
+        status =
+            checkpoint_load_generator(checkpoint, &sampler.net, options->raw, weights);
     if (status == STATUS_OK) {
         sampler_load(&sampler, weights);
         sampler_draw(&sampler, seeds, count, pixels);

@@ -10,9 +10,11 @@
 
 static enum status fail_at(const char *text, const char *where)
 {
-    return status_fail(STATUS_USAGE,
-                       "--seeds %s: cannot be read at \"%s\"; expected numbers and ranges "
-                       "like 0,1,4-6", text, where);
+    return status_fail(
+        STATUS_USAGE,
+        "--seeds %s: cannot be read at \"%s\"; expected numbers and ranges "
+        "like 0,1,4-6",
+        text, where);
 }
 
 static int read_number(const char **cursor, uint64_t *number)
@@ -26,15 +28,18 @@ static int read_number(const char **cursor, uint64_t *number)
     return errno == 0 && *number <= SEED_MAX;
 }
 
-static enum status add_range(const char *text, uint64_t first, uint64_t last, uint64_t *list,
-                             int *count)
+static enum status add_range(const char *text, uint64_t first, uint64_t last,
+                             uint64_t *list, int *count)
 {
     if (last < first)
-        return status_fail(STATUS_USAGE, "--seeds %s: the range %" PRIu64 "-%" PRIu64
-                                         " runs backwards", text, first, last);
+        return status_fail(STATUS_USAGE,
+                           "--seeds %s: the range %" PRIu64 "-%" PRIu64 " runs backwards",
+                           text, first, last);
     if (last - first >= (uint64_t)(SEEDS_MAX - *count))
-        return status_fail(STATUS_USAGE, "--seeds %s: names more than %d seeds; draw them in "
-                                         "several calls", text, SEEDS_MAX);
+        return status_fail(STATUS_USAGE,
+                           "--seeds %s: names more than %d seeds; draw them in "
+                           "several calls",
+                           text, SEEDS_MAX);
     for (uint64_t seed = first; seed <= last; seed++)
         list[(*count)++] = seed;
     return STATUS_OK;
@@ -79,9 +84,11 @@ enum status seeds_parse(const char *text, uint64_t **seeds, int *count)
 enum status grid_parse(const char *text, int *columns, int *rows)
 {
     int used = 0;
-    if (sscanf(text, "%dx%d%n", columns, rows, &used) != 2 || text[used] || *columns < 1 ||
-        *rows < 1 || *columns > 256 || *rows > 256)
-        return status_fail(STATUS_USAGE, "--grid %s: expected COLUMNSxROWS with 1 to 256 of "
-                                         "each, like 8x8", text);
+    if (sscanf(text, "%dx%d%n", columns, rows, &used) != 2 || text[used] ||
+        *columns < 1 || *rows < 1 || *columns > 256 || *rows > 256)
+        return status_fail(STATUS_USAGE,
+                           "--grid %s: expected COLUMNSxROWS with 1 to 256 of "
+                           "each, like 8x8",
+                           text);
     return STATUS_OK;
 }

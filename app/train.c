@@ -25,8 +25,8 @@ static void judge(struct trainer *trainer, const struct tensor *input, float tar
     struct net *d = &trainer->player[NETWORK_D].net;
     d->input.data = input->data;
     net_forward(d, NET_TRAIN);
-    trainer->device->ops->loss.bce_logits(trainer->device, net_output(d), target, 1.0f, scale,
-                                          net_output_grad(d), sums);
+    trainer->device->ops->loss.bce_logits(trainer->device, net_output(d), target, 1.0f,
+                                          scale, net_output_grad(d), sums);
 }
 
 static void finish_step(struct trainer *trainer, int network)
@@ -41,8 +41,8 @@ static void draw_inputs(struct trainer *trainer)
 {
     const struct ops *ops = trainer->device->ops;
     uint64_t seed = (uint64_t)trainer->config.seed;
-    ops->memory.upload(trainer->device, trainer->pixels.data, batch_next(trainer->batches),
-                       tensor_bytes(&trainer->pixels));
+    ops->memory.upload(trainer->device, trainer->pixels.data,
+                       batch_next(trainer->batches), tensor_bytes(&trainer->pixels));
     ops->image.from_u8(trainer->device, &trainer->pixels, trainer->config.mirror, seed,
                        trainer->draw, 0, &trainer->real);
     ops->image.normal(trainer->device, seed, STREAM_LATENT, trainer->draw, 0,
@@ -83,18 +83,19 @@ static enum status check_skips(const struct trainer *trainer, int network)
         return STATUS_OK;
     struct step_losses losses = train_losses(trainer);
     if (!losses.real.is_finite || !losses.fake.is_finite || !losses.g.is_finite)
-        return status_fail(STATUS_DIVERGED,
-                           "%s skipped %lld steps in a row: D's logits themselves are inf or "
-                           "NaN, which no loss scale can mend; lower --g-lr and --d-lr, or "
-                           "use --precision fp32 (--max-skips %d)",
-                           name, (long long)record->skipped_in_a_row,
-                           trainer->config.max_skips);
-    return status_fail(STATUS_DIVERGED,
-                       "%s skipped %lld steps in a row: its gradients stay inf or NaN down to "
-                       "a loss scale of %g; lower its learning rate, or use --precision fp32 "
-                       "(--max-skips %d)",
-                       name, (long long)record->skipped_in_a_row, record->scale_after,
-                       trainer->config.max_skips);
+        return status_fail(
+            STATUS_DIVERGED,
+            "%s skipped %lld steps in a row: D's logits themselves are inf or "
+            "NaN, which no loss scale can mend; lower --g-lr and --d-lr, or "
+            "use --precision fp32 (--max-skips %d)",
+            name, (long long)record->skipped_in_a_row, trainer->config.max_skips);
+    return status_fail(
+        STATUS_DIVERGED,
+        "%s skipped %lld steps in a row: its gradients stay inf or NaN down to "
+        "a loss scale of %g; lower its learning rate, or use --precision fp32 "
+        "(--max-skips %d)",
+        name, (long long)record->skipped_in_a_row, record->scale_after,
+        trainer->config.max_skips);
 }
 
 static enum status collect(struct trainer *trainer)

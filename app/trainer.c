@@ -10,12 +10,9 @@
 enum dtype precision_dtype(int precision)
 {
     switch (precision) {
-    case PRECISION_FP16:
-        return DTYPE_F16;
-    case PRECISION_BF16:
-        return DTYPE_BF16;
-    default:
-        return DTYPE_F32;
+    case PRECISION_FP16: return DTYPE_F16;
+    case PRECISION_BF16: return DTYPE_BF16;
+    default: return DTYPE_F32;
     }
 }
 
@@ -134,8 +131,9 @@ enum status trainer_create(struct trainer *trainer, const struct config *config)
 
 enum status trainer_start_data(struct trainer *trainer)
 {
-    return batch_open(trainer->dataset, trainer->config.batch, (uint64_t)trainer->config.seed,
-                      (uint64_t)trainer->progress.images, &trainer->batches);
+    return batch_open(trainer->dataset, trainer->config.batch,
+                      (uint64_t)trainer->config.seed, (uint64_t)trainer->progress.images,
+                      &trainer->batches);
 }
 
 void trainer_release(struct trainer *trainer)

@@ -42,11 +42,11 @@ struct trainer {
     struct progress progress;
 
     // Inputs of a step, in one arena.
-    struct tensor pixels;    // [B,H,W,C] u8, as they come from the data set
-    struct tensor real;      // the same as D reads them
-    struct tensor latents;   // [B,1,1,latent]
-    uint64_t *draw;          // device counter of D steps: selects latents and flips
-    struct loss_sums *sums;  // device: per D step real and fake, then G's
+    struct tensor pixels;   // [B,H,W,C] u8, as they come from the data set
+    struct tensor real;     // the same as D reads them
+    struct tensor latents;  // [B,1,1,latent]
+    uint64_t *draw;         // device counter of D steps: selects latents and flips
+    struct loss_sums *sums; // device: per D step real and fake, then G's
     struct loss_sums *sums_host;
     int sums_count;
     struct arena arena;

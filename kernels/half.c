@@ -94,31 +94,20 @@ float f32_from_bf16(uint16_t half)
 float element_load(const void *data, enum dtype dtype, size_t index)
 {
     switch (dtype) {
-    case DTYPE_F32:
-        return ((const float *)data)[index];
-    case DTYPE_F16:
-        return f32_from_f16(((const uint16_t *)data)[index]);
-    case DTYPE_BF16:
-        return f32_from_bf16(((const uint16_t *)data)[index]);
-    default:
-        CHECK(!"a float dtype", "dtype %s", dtype_name(dtype));
+    case DTYPE_F32: return ((const float *)data)[index];
+    case DTYPE_F16: return f32_from_f16(((const uint16_t *)data)[index]);
+    case DTYPE_BF16: return f32_from_bf16(((const uint16_t *)data)[index]);
+    default: CHECK(0, "dtype %s is not a float", dtype_name(dtype));
     }
 }
 
 void element_store(void *data, enum dtype dtype, size_t index, float value)
 {
     switch (dtype) {
-    case DTYPE_F32:
-        ((float *)data)[index] = value;
-        return;
-    case DTYPE_F16:
-        ((uint16_t *)data)[index] = f16_from_f32(value);
-        return;
-    case DTYPE_BF16:
-        ((uint16_t *)data)[index] = bf16_from_f32(value);
-        return;
-    default:
-        CHECK(!"a float dtype", "dtype %s", dtype_name(dtype));
+    case DTYPE_F32: ((float *)data)[index] = value; return;
+    case DTYPE_F16: ((uint16_t *)data)[index] = f16_from_f32(value); return;
+    case DTYPE_BF16: ((uint16_t *)data)[index] = bf16_from_f32(value); return;
+    default: CHECK(0, "dtype %s is not a float", dtype_name(dtype));
     }
 }
 

@@ -27,7 +27,7 @@
 #include "kernels/scaler_state.h"
 #include "kernels/tensor.h"
 
-/* ---- memory ------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------- */
 
 struct memory_ops {
     /* Zeroed, ARENA_ALIGN-aligned device memory; NULL when there is not enough. */
@@ -37,25 +37,35 @@ struct memory_ops {
     void (*copy)(struct device *device, void *to, const void *from, size_t bytes);
     /* Host to device and back. download() waits until the work queued before it is done. */
     void (*upload)(struct device *device, void *to, const void *from_host, size_t bytes);
-    void (*download)(struct device *device, void *to_host, const void *from, size_t bytes);
+    void (*download)(struct device *device, void *to_host, const void *from,
+                     size_t bytes);
     /* Waits until everything queued so far is done. */
     void (*wait)(struct device *device);
 };
 
-/* ---- convolution -------------------------------------------------------------------- */
+/* ---- convolution ----------------------------------------------------------------- */
 
-enum activation { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_LEAKY_RELU, ACTIVATION_TANH };
+enum activation {
+    ACTIVATION_NONE,
+    ACTIVATION_RELU,
+    ACTIVATION_LEAKY_RELU,
+    ACTIVATION_TANH
+};
 
 /* A square convolution between a wide tensor x and a narrow tensor y:
  *   y[n,p,q,k] = sum over r,s,c of x[n, p*stride - pad + r, q*stride - pad + s, c] * w[k,r,s,c]
  *   x [N,H,W,C]   w [K,R,R,C]   y [N,P,Q,K]    P = (H + 2 pad - R)/stride + 1, Q alike
  * A transposed convolution is its dgrad (y in, x out). A dense layer is the case where y is
- * 1x1 and R = H: one matrix product over NHWC memory. A backend may route that to a GEMM. */
+ * 1x1 and R = H: one matrix product over NHWC memory. A backend may route that to a GEMM.
+ * Taps beyond x count as zero; where an operand is inf or NaN beside the border, a backend
+ * may make NaN of them (inf * 0) where ref leaves them out. */
 struct conv_desc {
     struct shape x, y;
     int kernel, stride, pad;
-    enum dtype dtype;     // of x, y, w, dx and dy: f32, f16 or bf16
-    enum dtype out_dtype; // of what forward and dgrad write: dtype, or f32 for a logit head
+    enum dtype dtype; // of x, y, w, dx and dy: f32, f16 or bf16
+    // Of the layer's own output (y, or a transposed one's x): dtype, or f32 for a logit
+    // head. The other direction writes `dtype`; the tensor handed in tells.
+    enum dtype out_dtype;
 };
 
 /* What the convolution does to each sum before it stores it.
@@ -97,22 +107,23 @@ struct conv_ops {
                   const struct tensor *dy, float *grad, int accumulate);
 };
 
-/* ---- batch norm --------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------ */
 
 /* Per-channel vectors of one batch norm, all [C] f32. x is the input of the norm. */
 struct norm_vectors {
-    const float *gamma, *beta;           // parameters
-    float *sum, *sumsq;                  // of x over n,h,w: from the conv epilogue or stats()
-    float *mean, *inv_std;               // of this batch
-    float *unbiased_var;                 // sumsq-based, times count/(count-1)
-    float *scale, *shift;                // y = x*scale + shift
-    float *running_mean, *running_var;   // committed only when finite
-    float *sum_dz, *sum_dz_xhat;         // of this backward pass
+    const float *gamma, *beta; // parameters
+    float *sum, *sumsq;        // of x over n,h,w: from the conv epilogue or stats()
+    float *mean, *inv_std;     // of this batch
+    float *unbiased_var;       // sumsq-based, times count/(count-1)
+    float *scale, *shift;      // y = x*scale + shift
+    float *running_mean, *running_var; // committed only when finite
+    float *sum_dz, *sum_dz_xhat;       // of this backward pass
 };
 
 struct norm_ops {
     /* sum and sumsq of x, where no convolution made them. */
-    void (*stats)(struct device *device, const struct tensor *x, float *sum, float *sumsq);
+    void (*stats)(struct device *device, const struct tensor *x, float *sum,
+                  float *sumsq);
 
     /* mean = sum/count; var = max(sumsq/count - mean^2, 0); inv_std = 1/sqrt(var + eps);
      * unbiased_var = var*count/(count-1) (var when count is 1);
@@ -142,12 +153,13 @@ struct norm_ops {
                        enum activation activation, float slope);
 
     /* dx = store(scale * (dz - sum_dz/count - xhat*sum_dz_xhat/count)).  dx may be dy. */
-    void (*act_dgrad)(struct device *device, const struct tensor *dy, const struct tensor *x,
-                      const struct norm_vectors *v, enum activation activation, float slope,
-                      int64_t count, struct tensor *dx);
+    void (*act_dgrad)(struct device *device, const struct tensor *dy,
+                      const struct tensor *x, const struct norm_vectors *v,
+                      enum activation activation, float slope, int64_t count,
+                      struct tensor *dx);
 };
 
-/* ---- pointwise ---------------------------------------------------------------------- */
+/* ---- pointwise ------------------------------------------------------------------- */
 
 struct pointwise_ops {
     /* y = store(act(x)).  y may be x. */
@@ -156,7 +168,8 @@ struct pointwise_ops {
 
     /* dx = store(dy * act'), with act' told by the OUTPUT y: ReLU and leaky ReLU by its sign
      * (y > 0 ? 1 : slope; ReLU's slope is 0), tanh 1 - y^2, none 1.  dx may be dy. The same
-     * op is the tangent of the activation (dy := tangent in, dx := tangent out). */
+     * op is the tangent of the activation (dy := tangent in, dx := tangent out). act' is
+     * multiplied: an infinite dy at a dead unit is NaN, never a silent 0. */
     void (*act_backward)(struct device *device, const struct tensor *dy,
                          const struct tensor *y, enum activation activation, float slope,
                          struct tensor *dx);
@@ -172,7 +185,7 @@ struct pointwise_ops {
     void (*add)(struct device *device, float *to, const float *from, size_t n);
 };
 
-/* ---- images and random numbers ------------------------------------------------------ */
+/* ---- images and random numbers --------------------------------------------------- */
 
 struct image_ops {
     /* y = store(u8/127.5 - 1): 0 -> -1, 255 -> 1. With mirror, sample i is flipped left to
@@ -196,7 +209,7 @@ struct image_ops {
     void (*advance)(struct device *device, uint64_t *counter);
 };
 
-/* ---- losses ------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------- */
 
 /* Sums over the samples of one forward pass, read by the host a step late. Overwritten. */
 struct loss_sums {
@@ -216,18 +229,18 @@ struct loss_ops {
      * Source: Goodfellow et al. 2014, arXiv:1406.2661; smoothing: Salimans et al. 2016,
      * arXiv:1606.03498; the stable form as in PyTorch's BCEWithLogitsLoss. */
     void (*bce_logits)(struct device *device, const struct tensor *logits, float target,
-                       float weight, const struct scaler_state *state, struct tensor *seed,
-                       struct loss_sums *sums);
+                       float weight, const struct scaler_state *state,
+                       struct tensor *seed, struct loss_sums *sums);
 };
 
-/* ---- optimizer and scaler ----------------------------------------------------------- */
+/* ---- optimizer and scaler -------------------------------------------------------- */
 
 struct adam_args {
-    float *params;       // [n] f32 master weights, updated
-    void *half;          // [n] copy in half_dtype for the next forward, or NULL
+    float *params; // [n] f32 master weights, updated
+    void *half;    // [n] copy in half_dtype for the next forward, or NULL
     enum dtype half_dtype;
-    const float *grads;  // [n] f32, still scaled
-    float *m, *v;        // [n] f32 moments, updated
+    const float *grads; // [n] f32, still scaled
+    float *m, *v;       // [n] f32 moments, updated
     size_t n;
     float lr, beta1, beta2, eps;
 };
@@ -248,8 +261,8 @@ struct optimizer_ops {
      *   p -= lr/(1-beta1^t) * m / (sqrt(v)/sqrt(1-beta2^t) + eps);   half = round(p)
      * and adam_t = t afterwards. Bias corrections in f64.
      * Source: Kingma and Ba 2015, arXiv:1412.6980, in PyTorch's order of operations. */
-    void (*adam_step)(struct device *device, const struct adam_args *args, int is_unscaled,
-                      struct scaler_state *state);
+    void (*adam_step)(struct device *device, const struct adam_args *args,
+                      int is_unscaled, struct scaler_state *state);
 
     /* scaler_finish_step() on the device. */
     void (*scaler_update)(struct device *device, struct scaler_state *state,

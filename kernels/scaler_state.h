@@ -21,13 +21,13 @@ struct scaler_state {
     int32_t enabled; // 0: scale reads as 1, gradients are still checked, nothing adapts
 
     // This step: 0 or 1, written by grads_check.
-    float found_inf;          // a gradient was inf or NaN before unscaling (PyTorch's flag)
+    float found_inf; // a gradient was inf or NaN before unscaling (PyTorch's flag)
     float found_inf_unscaled; // a finite gradient became inf when multiplied by 1/scale
 
     // Totals. They outlive checkpoints.
-    int64_t adam_t;   // Adam's step count: optimizer steps really taken
-    int64_t updates;  // calls of the rule
-    int64_t skipped;  // steps not taken
+    int64_t adam_t;  // Adam's step count: optimizer steps really taken
+    int64_t updates; // calls of the rule
+    int64_t skipped; // steps not taken
     int64_t skipped_in_a_row;
     int64_t growths;
     int64_t backoffs;
@@ -102,7 +102,8 @@ DEVICE_INLINE void scaler_rule(struct scaler_state *state)
 }
 
 /* Counts the step, applies the rule, fills the record, clears this step's flags. */
-DEVICE_INLINE void scaler_finish_step(struct scaler_state *state, struct step_record *record)
+DEVICE_INLINE void scaler_finish_step(struct scaler_state *state,
+                                      struct step_record *record)
 {
     int skipped = scaler_must_skip(state);
     record->scale_used = scaler_scale(state);

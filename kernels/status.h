@@ -11,13 +11,13 @@
 #define KERNELS_STATUS_H
 
 // One row per code: name, exit code of the program, word for a person.
-#define STATUS_TABLE(X)                                                                    \
-    X(OK, 0, "done")                                                                       \
-    X(FAILED, 1, "failed while running")                                                   \
-    X(USAGE, 2, "wrong use")                                                               \
-    X(ENVIRONMENT, 3, "something asked for is not on this machine")                        \
-    X(DATA, 4, "unusable data or file")                                                    \
-    X(DIVERGED, 5, "training diverged")                                                    \
+#define STATUS_TABLE(X)                                             \
+    X(OK, 0, "done")                                                \
+    X(FAILED, 1, "failed while running")                            \
+    X(USAGE, 2, "wrong use")                                        \
+    X(ENVIRONMENT, 3, "something asked for is not on this machine") \
+    X(DATA, 4, "unusable data or file")                             \
+    X(DIVERGED, 5, "training diverged")                             \
     X(INTERRUPTED, 130, "interrupted")
 
 enum status {
@@ -40,20 +40,20 @@ int status_exit_code(enum status code);
 const char *status_word(enum status code);
 
 /* Returns from the enclosing function when `call` did not succeed. */
-#define TRY(call)                                                                          \
-    do {                                                                                   \
-        enum status try_status_ = (call);                                                  \
-        if (try_status_ != STATUS_OK)                                                      \
-            return try_status_;                                                            \
+#define TRY(call)                         \
+    do {                                  \
+        enum status try_status_ = (call); \
+        if (try_status_ != STATUS_OK)     \
+            return try_status_;           \
     } while (0)
 
 /* Our own mistakes (shapes that disagree, NULL): prints place and values, then aborts.
  * Always compiled in; never for what a user can cause. The format is optional:
  *     CHECK(a == b, "a %d, b %d", a, b); */
-#define CHECK(claim, ...)                                                                  \
-    do {                                                                                   \
-        if (!(claim))                                                                      \
-            check_failed(__FILE__, __LINE__, #claim, " " __VA_ARGS__);                     \
+#define CHECK(claim, ...)                                              \
+    do {                                                               \
+        if (!(claim))                                                  \
+            check_failed(__FILE__, __LINE__, #claim, " " __VA_ARGS__); \
     } while (0)
 
 _Noreturn void check_failed(const char *file, int line, const char *claim,

@@ -40,7 +40,8 @@ size_t tensor_elements(const struct tensor *tensor)
 size_t tensor_stored(const struct tensor *tensor)
 {
     struct shape s = tensor->shape;
-    return (size_t)tensor->n_stored * (size_t)s.h * (size_t)s.w * (size_t)tensor->c_stored;
+    return (size_t)tensor->n_stored * (size_t)s.h * (size_t)s.w *
+           (size_t)tensor->c_stored;
 }
 
 size_t tensor_bytes(const struct tensor *tensor)

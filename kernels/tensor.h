@@ -13,11 +13,11 @@
 #include <stdint.h>
 
 // One row per element type: name, bytes, word.
-#define DTYPE_TABLE(X)                                                                     \
-    X(F32, 4, "f32")                                                                       \
-    X(F16, 2, "f16")                                                                       \
-    X(BF16, 2, "bf16")                                                                     \
-    X(U8, 1, "u8")                                                                         \
+#define DTYPE_TABLE(X) \
+    X(F32, 4, "f32")   \
+    X(F16, 2, "f16")   \
+    X(BF16, 2, "bf16") \
+    X(U8, 1, "u8")     \
     X(I32, 4, "i32")
 
 enum dtype {

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-enum status adam_create(struct adam *adam, struct net *net, const struct adam_config *config)
+enum status adam_create(struct adam *adam, struct net *net,
+                        const struct adam_config *config)
 {
     memset(adam, 0, sizeof *adam);
     adam->config = *config;

@@ -17,7 +17,8 @@ struct adam {
     struct arena arena;
 };
 
-enum status adam_create(struct adam *adam, struct net *net, const struct adam_config *config);
+enum status adam_create(struct adam *adam, struct net *net,
+                        const struct adam_config *config);
 void adam_release(struct adam *adam);
 
 /* One step, or nothing if state says that the step must be skipped (ops.h). */

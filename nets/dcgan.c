@@ -32,8 +32,8 @@ static void norm_and_activation(struct net *net, int number, enum activation act
     net_add_activation(net, row_name(name, "act", number), activation, slope);
 }
 
-void dcgan_generator(struct net *net, struct device *device, const struct dcgan_config *config,
-                     enum dtype dtype, int batch)
+void dcgan_generator(struct net *net, struct device *device,
+                     const struct dcgan_config *config, enum dtype dtype, int batch)
 {
     char name[NET_NAME_MAX];
     int doublings = halvings(config->resolution);
@@ -49,8 +49,8 @@ void dcgan_generator(struct net *net, struct device *device, const struct dcgan_
         net_add_conv_transpose(net, row_name(name, "conv", number), channels, 4, 2, 1, 0);
         norm_and_activation(net, number, ACTIVATION_RELU, 0.0f);
     }
-    net_add_conv_transpose(net, row_name(name, "conv", doublings + 1), config->channels, 4, 2,
-                           1, 0);
+    net_add_conv_transpose(net, row_name(name, "conv", doublings + 1), config->channels,
+                           4, 2, 1, 0);
     net_add_activation(net, "tanh", ACTIVATION_TANH, 0.0f);
 }
 
@@ -60,8 +60,9 @@ void dcgan_discriminator(struct net *net, struct device *device,
     char name[NET_NAME_MAX];
     int count = halvings(config->resolution);
     int channels = config->d_width;
-    net_begin(net, device, "d", dtype,
-              (struct shape){batch, config->resolution, config->resolution, config->channels});
+    net_begin(
+        net, device, "d", dtype,
+        (struct shape){batch, config->resolution, config->resolution, config->channels});
     net_add_conv(net, "conv1", channels, 4, 2, 1, 0);
     net_add_activation(net, "act1", ACTIVATION_LEAKY_RELU, LEAKY_SLOPE);
     for (int number = 2; number <= count; number++) {

@@ -21,8 +21,8 @@ struct dcgan_config {
 };
 
 /* Adds all rows; the caller plans. `batch` is the number of samples of every pass. */
-void dcgan_generator(struct net *net, struct device *device, const struct dcgan_config *config,
-                     enum dtype dtype, int batch);
+void dcgan_generator(struct net *net, struct device *device,
+                     const struct dcgan_config *config, enum dtype dtype, int batch);
 void dcgan_discriminator(struct net *net, struct device *device,
                          const struct dcgan_config *config, enum dtype dtype, int batch);
 

@@ -24,7 +24,8 @@ enum status ema_create(struct ema *ema, struct net *source, double half_life_kim
 void ema_release(struct ema *ema);
 
 /* The decay of one step of `batch` images after `images_seen` images: 0..1. */
-double ema_decay(double half_life_kimg, double rampup, int64_t batch, int64_t images_seen);
+double ema_decay(double half_life_kimg, double rampup, int64_t batch,
+                 int64_t images_seen);
 
 /* Starts the average at the source's weights. */
 void ema_reset(struct ema *ema);

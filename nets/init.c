@@ -7,13 +7,10 @@
 static float initial_value(enum param_role role, float normal)
 {
     switch (role) {
-    case PARAM_WEIGHT:
-        return INIT_STD * normal;
-    case PARAM_GAMMA:
-        return 1.0f + INIT_STD * normal;
+    case PARAM_WEIGHT: return INIT_STD * normal;
+    case PARAM_GAMMA: return 1.0f + INIT_STD * normal;
     case PARAM_BIAS:
-    case PARAM_BETA:
-        break;
+    case PARAM_BETA: break;
     }
     return 0.0f;
 }
@@ -24,7 +21,8 @@ static void fill_param(const struct tensor *param, enum param_role role, uint64_
 {
     float normal[4] = {0};
     uint64_t number = 0;
-    size_t pixels = (size_t)param->shape.n * (size_t)param->shape.h * (size_t)param->shape.w;
+    size_t pixels =
+        (size_t)param->shape.n * (size_t)param->shape.h * (size_t)param->shape.w;
     for (size_t pixel = 0; pixel < pixels; pixel++) {
         for (int c = 0; c < param->shape.c; c++, number++) {
             if (number % 4 == 0)
@@ -54,8 +52,8 @@ void net_initialise(struct net *net, uint64_t seed, uint64_t salt)
     float *host = calloc(net->param_elements + net->buffer_elements, sizeof *host);
     CHECK(host, "%zu elements", net->param_elements);
     for (int i = 0; i < net->param_count; i++)
-        fill_param(&net->param[i].shape, net->param[i].role, seed, salt << 16 | (uint64_t)i,
-                   host + net->param[i].offset);
+        fill_param(&net->param[i].shape, net->param[i].role, seed,
+                   salt << 16 | (uint64_t)i, host + net->param[i].offset);
     memory->upload(net->device, net->params, host, net->param_elements * sizeof *host);
     if (net->buffer_elements) {
         float *buffers = host + net->param_elements;

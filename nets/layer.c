@@ -1,6 +1,6 @@
 #include "nets/layer.h"
 
-/* ---- convolution, transposed convolution, dense -------------------------------------- */
+/* ---- convolution, transposed convolution, dense ---------------------------------- */
 
 static struct tensor weight_of(struct net *net, const struct layer *layer)
 {
@@ -14,8 +14,9 @@ static struct tensor weight_of(struct net *net, const struct layer *layer)
     return weight;
 }
 
-static void conv_apply(struct net *net, const struct layer *layer, const struct tensor *in,
-                       const struct conv_epilogue *epilogue, struct tensor *out)
+static void conv_apply(struct net *net, const struct layer *layer,
+                       const struct tensor *in, const struct conv_epilogue *epilogue,
+                       struct tensor *out)
 {
     const struct conv_ops *op = &net->device->ops->conv;
     struct tensor weight = weight_of(net, layer);
@@ -73,12 +74,11 @@ static void conv_wgrad(struct net *net, struct layer *layer, const struct tensor
     const struct tensor *dy = layer->is_transposed ? input : delta;
     net->device->ops->conv.wgrad(net->device, layer->plan, x, dy, grad, accumulate);
     if (layer->bias >= 0)
-        net->device->ops->pointwise.bias_grad(net->device, delta,
-                                              net->grads + net->param[layer->bias].offset,
-                                              accumulate);
+        net->device->ops->pointwise.bias_grad(
+            net->device, delta, net->grads + net->param[layer->bias].offset, accumulate);
 }
 
-/* ---- batch norm ----------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------ */
 
 static int64_t norm_count(const struct tensor *x)
 {
@@ -117,10 +117,11 @@ static enum status norm_forward_tangent(struct net *net, struct layer *layer,
                                         const struct tensor *x_tangent)
 {
     (void)x_tangent;
-    return status_fail(STATUS_USAGE,
-                       "%s.%s: batch norm couples the samples of a batch and has no tangent "
-                       "pass; use a network without batch norm for gradient penalties",
-                       net->name, layer->name);
+    return status_fail(
+        STATUS_USAGE,
+        "%s.%s: batch norm couples the samples of a batch and has no tangent "
+        "pass; use a network without batch norm for gradient penalties",
+        net->name, layer->name);
 }
 
 static void norm_dgrad(struct net *net, struct layer *layer, const struct tensor *x,
@@ -131,8 +132,8 @@ static void norm_dgrad(struct net *net, struct layer *layer, const struct tensor
     float slope;
     fused_activation_of(net, layer, &activation, &slope);
     op->act_reduce(net->device, &layer->dy, x, &layer->norm, activation, slope);
-    op->act_dgrad(net->device, &layer->dy, x, &layer->norm, activation, slope, norm_count(x),
-                  dx);
+    op->act_dgrad(net->device, &layer->dy, x, &layer->norm, activation, slope,
+                  norm_count(x), dx);
 }
 
 // The sums that dgrad has just made are the gradients: dbeta = sum dz, dgamma = sum dz*xhat.
@@ -157,10 +158,10 @@ static void norm_commit(struct net *net, struct layer *layer)
                                   net->norm_momentum);
 }
 
-/* ---- activation ------------------------------------------------------------------------ */
+/* ---- activation ------------------------------------------------------------------ */
 
-static void activation_forward(struct net *net, struct layer *layer, const struct tensor *x,
-                               enum net_mode mode)
+static void activation_forward(struct net *net, struct layer *layer,
+                               const struct tensor *x, enum net_mode mode)
 {
     (void)mode;
     if (layer->fused_into < 0)
@@ -188,7 +189,7 @@ static void activation_dgrad(struct net *net, struct layer *layer, const struct 
                                              layer->activation, layer->slope, dx);
 }
 
-/* ---- the table ------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------- */
 
 #define CONV_PASSES conv_forward, conv_forward_tangent, conv_dgrad, conv_wgrad, NULL
 

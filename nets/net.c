@@ -15,7 +15,7 @@
 
 #define PARAM_ALIGN 16 // elements: 32 bytes in half, a whole vector in f32
 
-/* ---- building -------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------- */
 
 void net_begin(struct net *net, struct device *device, const char *name, enum dtype dtype,
                struct shape input)
@@ -32,7 +32,8 @@ void net_begin(struct net *net, struct device *device, const char *name, enum dt
 
 static struct shape shape_before(const struct net *net)
 {
-    return net->layer_count ? net->layers[net->layer_count - 1].y.shape : net->input.shape;
+    return net->layer_count ? net->layers[net->layer_count - 1].y.shape
+                            : net->input.shape;
 }
 
 static struct layer *add_layer(struct net *net, enum layer_kind kind, const char *name)
@@ -82,9 +83,9 @@ static void finish_conv(struct net *net, struct layer *layer, struct conv_desc d
     layer->is_transposed = is_transposed;
     struct shape out = is_transposed ? desc.x : desc.y;
     layer->y = device_tensor(net->device, net->dtype, out, 0);
-    layer->weight = add_param(
-        net, layer, PARAM_WEIGHT,
-        (struct shape){desc.y.c, desc.kernel, desc.kernel, desc.x.c});
+    layer->weight =
+        add_param(net, layer, PARAM_WEIGHT,
+                  (struct shape){desc.y.c, desc.kernel, desc.kernel, desc.x.c});
     if (has_bias)
         layer->bias = add_param(net, layer, PARAM_BIAS, channels_shape(out.c));
 }
@@ -95,7 +96,8 @@ void net_add_conv(struct net *net, const char *name, int out, int kernel, int st
     struct shape x = shape_before(net);
     struct shape y = {x.n, (x.h + 2 * pad - kernel) / stride + 1,
                       (x.w + 2 * pad - kernel) / stride + 1, out};
-    struct conv_desc desc = {.x = x, .y = y, .kernel = kernel, .stride = stride, .pad = pad};
+    struct conv_desc desc = {
+        .x = x, .y = y, .kernel = kernel, .stride = stride, .pad = pad};
     finish_conv(net, add_layer(net, LAYER_CONV, name), desc, 0, has_bias);
 }
 
@@ -105,7 +107,8 @@ void net_add_conv_transpose(struct net *net, const char *name, int out, int kern
     struct shape y = shape_before(net);
     struct shape x = {y.n, (y.h - 1) * stride - 2 * pad + kernel,
                       (y.w - 1) * stride - 2 * pad + kernel, out};
-    struct conv_desc desc = {.x = x, .y = y, .kernel = kernel, .stride = stride, .pad = pad};
+    struct conv_desc desc = {
+        .x = x, .y = y, .kernel = kernel, .stride = stride, .pad = pad};
     finish_conv(net, add_layer(net, LAYER_CONV_TRANSPOSE, name), desc, 1, has_bias);
 }
 
@@ -117,7 +120,8 @@ void net_add_linear(struct net *net, const char *name, struct shape out, int has
     struct shape map = is_transposed ? out : in;
     struct shape point = is_transposed ? in : out;
     CHECK(point.h == 1 && point.w == 1 && map.h == map.w, "net %s, %s", net->name, name);
-    struct conv_desc desc = {.x = map, .y = point, .kernel = map.h, .stride = 1, .pad = 0};
+    struct conv_desc desc = {
+        .x = map, .y = point, .kernel = map.h, .stride = 1, .pad = 0};
     finish_conv(net, add_layer(net, LAYER_LINEAR, name), desc, is_transposed, has_bias);
 }
 
@@ -143,7 +147,7 @@ void net_add_activation(struct net *net, const char *name, enum activation activ
     layer->slope = slope;
 }
 
-/* ---- planning -------------------------------------------------------------------------- */
+/* ---- planning -------------------------------------------------------------------- */
 
 static int is_conv(const struct layer *layer)
 {
@@ -209,11 +213,12 @@ static enum status plan_parameters(struct net *net)
     return STATUS_OK;
 }
 
-static void reserve_norm_vectors(struct arena *arena, struct norm_vectors *norm, int channels)
+static void reserve_norm_vectors(struct arena *arena, struct norm_vectors *norm,
+                                 int channels)
 {
-    float **vectors[] = {&norm->sum,   &norm->sumsq, &norm->mean,   &norm->inv_std,
-                         &norm->unbiased_var, &norm->scale, &norm->shift,
-                         &norm->sum_dz, &norm->sum_dz_xhat};
+    float **vectors[] = {&norm->sum,     &norm->sumsq,        &norm->mean,
+                         &norm->inv_std, &norm->unbiased_var, &norm->scale,
+                         &norm->shift,   &norm->sum_dz,       &norm->sum_dz_xhat};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         reserve_f32(arena, vectors[i], (size_t)channels);
 }
@@ -224,7 +229,8 @@ struct alternation {
     size_t offset[2];
 };
 
-static void alternation_grow(struct alternation *turns, int turn, const struct tensor *tensor)
+static void alternation_grow(struct alternation *turns, int turn,
+                             const struct tensor *tensor)
 {
     size_t bytes = tensor_bytes(tensor);
     if (bytes > turns->bytes[turn])
@@ -300,7 +306,8 @@ static void plan_tangents(struct net *net)
         struct layer *layer = &net->layers[i];
         layer->tangent = layer->y;
         layer->tangent.data = NULL;
-        arena_reserve(&net->activations, &layer->tangent.data, tensor_bytes(&layer->tangent));
+        arena_reserve(&net->activations, &layer->tangent.data,
+                      tensor_bytes(&layer->tangent));
     }
 }
 
@@ -337,7 +344,7 @@ void net_release(struct net *net)
     memset(net, 0, sizeof *net);
 }
 
-/* ---- passes ---------------------------------------------------------------------------- */
+/* ---- passes ---------------------------------------------------------------------- */
 
 struct tensor *net_layer_input(struct net *net, int index)
 {
@@ -372,7 +379,8 @@ enum status net_forward_tangent(struct net *net)
     for (int i = 0; i < net->layer_count; i++) {
         struct layer *layer = &net->layers[i];
         int input = layer->input;
-        const struct tensor *x = input < 0 ? &net->input_tangent : &net->layers[input].tangent;
+        const struct tensor *x =
+            input < 0 ? &net->input_tangent : &net->layers[input].tangent;
         TRY(layer_passes(layer->kind)->forward_tangent(net, layer, x));
     }
     return STATUS_OK;
@@ -397,13 +405,13 @@ void net_backward(struct net *net, int what)
     }
 }
 
-/* ---- parameters ------------------------------------------------------------------------ */
+/* ---- parameters ------------------------------------------------------------------ */
 
 void net_params_changed(struct net *net)
 {
     if (net->half)
-        net->device->ops->optimizer.half_copy(net->device, net->params, net->half, net->dtype,
-                                              net->param_elements);
+        net->device->ops->optimizer.half_copy(net->device, net->params, net->half,
+                                              net->dtype, net->param_elements);
 }
 
 struct tensor net_param_tensor(const struct net *net, int index, float *block)
@@ -419,8 +427,8 @@ double net_macs(const struct net *net)
     for (int i = 0; i < net->layer_count; i++) {
         const struct conv_desc *conv = &net->layers[i].conv;
         if (is_conv(&net->layers[i]))
-            macs += (double)conv->y.h * conv->y.w * conv->y.c * conv->kernel * conv->kernel *
-                    conv->x.c;
+            macs += (double)conv->y.h * conv->y.w * conv->y.c * conv->kernel *
+                    conv->kernel * conv->x.c;
     }
     return macs;
 }

@@ -62,15 +62,15 @@ struct layer {
     enum activation activation; // kind ACTIVATION only
     float slope;
 
-    int weight, bias;          // params, -1 if none (gamma and beta for batch norm)
-    struct norm_vectors norm;  // batch norm only
-    size_t norm_buffers;       // offset of running_mean in the buffers block
+    int weight, bias;         // params, -1 if none (gamma and beta for batch norm)
+    struct norm_vectors norm; // batch norm only
+    size_t norm_buffers;      // offset of running_mean in the buffers block
 
     // Fusion, decided by net_plan(): a batch norm or a convolution computes the activation
     // that follows it; that activation's row then only passes through.
     int fused_activation; // row, or -1
     int fused_into;       // row, or -1
-    int feeds_norm;       // row of the batch norm whose sums this convolution makes, or -1
+    int feeds_norm; // row of the batch norm whose sums this convolution makes, or -1
 
     struct tensor y;       // output
     struct tensor dy;      // gradient of the output
@@ -104,7 +104,7 @@ struct net {
     struct arena parameters, activations;
 };
 
-#define NET_NORM_EPS 1e-5f      // PyTorch's defaults
+#define NET_NORM_EPS 1e-5f // PyTorch's defaults
 #define NET_NORM_MOMENTUM 0.1f
 
 /* What net_plan() makes room for. */
@@ -117,7 +117,7 @@ enum {
 
 enum net_mode { NET_TRAIN, NET_EVAL };
 
-/* ---- building ----------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------- */
 
 /* An empty table. `input` is the shape of one batch: its n is the batch of every pass. */
 void net_begin(struct net *net, struct device *device, const char *name, enum dtype dtype,
@@ -140,7 +140,7 @@ void net_add_activation(struct net *net, const char *name, enum activation activ
 enum status net_plan(struct net *net, int options);
 void net_release(struct net *net);
 
-/* ---- passes ------------------------------------------------------------------------- */
+/* ---- passes ---------------------------------------------------------------------- */
 
 /* Reads net->input. NET_TRAIN uses batch statistics and commits running ones if finite. */
 void net_forward(struct net *net, enum net_mode mode);
@@ -162,7 +162,7 @@ struct tensor *net_output_grad(struct net *net);
 /* The input of row `index`: another row's output, or the net's input. */
 struct tensor *net_layer_input(struct net *net, int index);
 
-/* ---- parameters --------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------ */
 
 /* After params changed other than by adam_step(): renews the half copy. */
 void net_params_changed(struct net *net);

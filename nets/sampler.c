@@ -14,7 +14,8 @@ enum status sampler_create(struct sampler *sampler, struct device *device,
     sampler->pixels = tensor_of(DTYPE_U8, net_output(&sampler->net)->shape, NULL);
     sampler->staging = malloc(tensor_bytes(&sampler->pixels));
     if (!sampler->staging)
-        return status_fail(STATUS_FAILED, "not enough memory for %d sample images of %d x %d",
+        return status_fail(STATUS_FAILED,
+                           "not enough memory for %d sample images of %d x %d",
                            SAMPLER_BATCH, config->resolution, config->resolution);
     arena_begin(&sampler->arena, device, "samples");
     arena_reserve(&sampler->arena, &sampler->z.data, tensor_bytes(&sampler->z));
@@ -38,7 +39,8 @@ void sampler_load(struct sampler *sampler, const float *weights)
 {
     struct net *net = &sampler->net;
     const struct ops *ops = net->device->ops;
-    ops->memory.copy(net->device, net->params, weights, net->param_elements * sizeof(float));
+    ops->memory.copy(net->device, net->params, weights,
+                     net->param_elements * sizeof(float));
     net_params_changed(net);
     for (int batch = 0; batch < SAMPLER_CALIBRATION_BATCHES; batch++) {
         ops->image.normal(net->device, 0, STREAM_CALIBRATE, NULL,
@@ -55,14 +57,15 @@ static int fill_latents(struct sampler *sampler, const uint64_t *seeds, int coun
     int filled = 0;
     while (filled < count) {
         int run = 1;
-        while (filled + run < count && seeds[filled + run] == seeds[filled] + (uint64_t)run)
+        while (filled + run < count &&
+               seeds[filled + run] == seeds[filled] + (uint64_t)run)
             run++;
         struct tensor rows = sampler->z;
         rows.shape.n = rows.n_stored = run;
         size_t row_bytes = tensor_bytes(&rows) / (size_t)run;
         rows.data = (uint8_t *)sampler->z.data + (size_t)filled * row_bytes;
-        sampler->net.device->ops->image.normal(sampler->net.device, 0, STREAM_SAMPLE, NULL,
-                                               seeds[filled], &rows);
+        sampler->net.device->ops->image.normal(sampler->net.device, 0, STREAM_SAMPLE,
+                                               NULL, seeds[filled], &rows);
         filled += run;
     }
     return filled;

@@ -19,17 +19,14 @@ struct grad_scaler_config grad_scaler_default_config(void)
 const char *grad_scaler_call_text(enum grad_scaler_call call)
 {
     switch (call) {
-    case CALL_OK:
-        return "fine";
+    case CALL_OK: return "fine";
     case CALL_NOT_SCALED:
         return "unscale, step or update was called before the first scale: multiply the "
                "loss by grad_scaler_scale() first";
-    case CALL_UNSCALED_TWICE:
-        return "unscale was already called since the last update";
+    case CALL_UNSCALED_TWICE: return "unscale was already called since the last update";
     case CALL_UNSCALE_AFTER_STEP:
         return "unscale was called after step: call it before, or not at all";
-    case CALL_STEPPED_TWICE:
-        return "step was already called since the last update";
+    case CALL_STEPPED_TWICE: return "step was already called since the last update";
     case CALL_NOT_CHECKED:
         return "no check for inf and NaN was recorded since the last update: the network "
                "has no gradients, or update was called without unscale or step";
@@ -37,7 +34,7 @@ const char *grad_scaler_call_text(enum grad_scaler_call call)
     return "unknown";
 }
 
-/* ---- device state ------------------------------------------------------------------ */
+/* ---- device state ---------------------------------------------------------------- */
 
 static void write_state(struct grad_scaler *scaler, const struct scaler_state *state)
 {
@@ -94,7 +91,7 @@ void grad_scaler_release(struct grad_scaler *scaler)
     *scaler = (struct grad_scaler){0};
 }
 
-/* ---- one iteration ----------------------------------------------------------------- */
+/* ---- one iteration --------------------------------------------------------------- */
 
 struct scaler_state *grad_scaler_scale(struct grad_scaler *scaler)
 {

@@ -37,7 +37,7 @@ static int interval_is_allowed(int64_t growth_interval)
     return growth_interval >= 1 && growth_interval <= INT32_MAX;
 }
 
-/* ---- settings ---------------------------------------------------------------------- */
+/* ---- settings -------------------------------------------------------------------- */
 
 static enum status refuse_setting(const char *who, const char *setting, double value,
                                   const char *allowed)
@@ -70,7 +70,7 @@ enum status grad_scaler_check_config(const struct grad_scaler_config *config,
     return STATUS_OK;
 }
 
-/* ---- saved states ------------------------------------------------------------------ */
+/* ---- saved states ---------------------------------------------------------------- */
 
 struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler)
 {

@@ -12,20 +12,13 @@
 static const char *element_name(unsigned code)
 {
     switch (code) {
-    case 0x08:
-        return "bytes";
-    case 0x09:
-        return "signed bytes";
-    case 0x0b:
-        return "16-bit integers";
-    case 0x0c:
-        return "32-bit integers";
-    case 0x0d:
-        return "32-bit floats";
-    case 0x0e:
-        return "64-bit floats";
-    default:
-        return NULL;
+    case 0x08: return "bytes";
+    case 0x09: return "signed bytes";
+    case 0x0b: return "16-bit integers";
+    case 0x0c: return "32-bit integers";
+    case 0x0d: return "32-bit floats";
+    case 0x0e: return "64-bit floats";
+    default: return NULL;
     }
 }
 

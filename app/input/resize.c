@@ -117,17 +117,10 @@ static void resize_rows(const struct picture *from, const struct taps *taps,
         const uint8_t *input = from->pixels + (size_t)(first_row + y) * from_row;
         uint8_t *output = to->pixels + (size_t)y * to_row;
         switch (from->channels) {
-        case 1:
-            resize_row(input, taps, output, 1);
-            break;
-        case 2:
-            resize_row(input, taps, output, 2);
-            break;
-        case 3:
-            resize_row(input, taps, output, 3);
-            break;
-        default:
-            resize_row(input, taps, output, 4);
+        case 1: resize_row(input, taps, output, 1); break;
+        case 2: resize_row(input, taps, output, 2); break;
+        case 3: resize_row(input, taps, output, 3); break;
+        default: resize_row(input, taps, output, 4);
         }
     }
 }

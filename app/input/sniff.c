@@ -161,8 +161,7 @@ enum status read_whole(const char *path, size_t bytes_max, uint8_t **bytes, size
 enum status refuse_type(struct file_type type, const uint8_t *head)
 {
     switch (type.kind) {
-    case FILE_EMPTY:
-        return status_fail(STATUS_DATA, "the file is empty");
+    case FILE_EMPTY: return status_fail(STATUS_DATA, "the file is empty");
     case FILE_IMAGE:
         return status_fail(
             STATUS_DATA, "%s is not read by this version; convert it to PNG", type.name);

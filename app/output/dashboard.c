@@ -54,7 +54,7 @@ static double scale_of(int width, int height)
     return fit >= 1.0 ? fit : sqrt(fit);
 }
 
-/* ---- Layout ---- */
+/* ---- Layout ---------------------------------------------------------------------- */
 
 /* Samples beside the plots; above them where the picture is taller than wide. */
 static void place(const struct canvas *canvas, struct area *samples, struct area *scales,
@@ -111,7 +111,7 @@ void dashboard_draw(const struct dashboard *dashboard, uint32_t *pixels, int wid
     close_canvas(&canvas, surface);
 }
 
-/* ---- Files ---- */
+/* ---- Files ----------------------------------------------------------------------- */
 
 static enum status write_rgb(const char *path, const uint32_t *pixels, int width,
                              int height)

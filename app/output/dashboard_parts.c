@@ -17,7 +17,7 @@ struct cell {
 
 enum { CELL_COUNT = 5 };
 
-/* ---- Header ---- */
+/* ---- Header ---------------------------------------------------------------------- */
 
 static enum ink state_ink(const char *state)
 {
@@ -145,7 +145,7 @@ void draw_header(const struct canvas *canvas, const struct dashboard *dashboard)
     draw_progress(canvas, dashboard);
 }
 
-/* ---- Samples ---- */
+/* ---- Samples --------------------------------------------------------------------- */
 
 static int has_tiles(const struct dashboard *dashboard)
 {
@@ -188,7 +188,7 @@ void draw_samples(const struct canvas *canvas, const struct dashboard *dashboard
     canvas_text_fit(canvas, side.x, baseline, side.w, caption_style, text);
 }
 
-/* ---- Footer ---- */
+/* ---- Footer ---------------------------------------------------------------------- */
 
 /* Keys in small boxes, from the right; returns where they begin. */
 static double draw_keys(const struct canvas *canvas, double baseline)

@@ -10,7 +10,7 @@
 
 #include "kernels/status.h"
 
-/* ---- statistics ------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------ */
 
 void statistic_add(struct statistic *statistic, double value)
 {
@@ -42,7 +42,7 @@ double statistic_std(const struct statistic *statistic)
     return variance < 0.0 ? 0.0 : sqrt(variance);
 }
 
-/* ---- numbers for people ----------------------------------------------------------- */
+/* ---- numbers for people ---------------------------------------------------------- */
 
 const char *duration_text(double seconds, char *text, size_t bytes)
 {
@@ -114,7 +114,7 @@ static const char *loss_text(const struct statistic *loss, char *text, size_t by
     return text;
 }
 
-/* ---- the tick line ---------------------------------------------------------------- */
+/* ---- the tick line --------------------------------------------------------------- */
 
 /* "48.0/200 (0.80 ep)": as many decimals as a run of that length needs. */
 static void progress_text(const struct tick *tick, char *text, size_t bytes)
@@ -171,7 +171,7 @@ void tick_line(const struct tick *tick, char *text, size_t bytes)
     snprintf(text, bytes, "%s", line);
 }
 
-/* ---- stats.jsonl ------------------------------------------------------------------ */
+/* ---- stats.jsonl ----------------------------------------------------------------- */
 
 static json_t *number_or_null(double value)
 {
@@ -233,7 +233,7 @@ char *tick_json(const struct tick *tick, double timestamp)
     return text;
 }
 
-/* ---- measurements ----------------------------------------------------------------- */
+/* ---- measurements ---------------------------------------------------------------- */
 
 double peak_memory_gb(void)
 {

@@ -18,7 +18,7 @@
 static atomic_int is_drawn;
 static double drawn_at = -1.0;
 
-/* ---- what the terminal can do ----------------------------------------------------- */
+/* ---- what the terminal can do ---------------------------------------------------- */
 
 static int is_set(const char *name)
 {
@@ -58,7 +58,7 @@ static int terminal_columns(void)
     return 80;
 }
 
-/* ---- the text --------------------------------------------------------------------- */
+/* ---- the text -------------------------------------------------------------------- */
 
 /* `cells` columns, filled up to `share`, in eighths of a column where there are such
  * signs. */
@@ -100,7 +100,7 @@ void bar_text(const struct bar *bar, char *text, size_t bytes)
     }
 }
 
-/* ---- the terminal ----------------------------------------------------------------- */
+/* ---- the terminal ---------------------------------------------------------------- */
 
 void progress_bar(double done, double total, double images_per_sec, double eta_sec)
 {

@@ -14,7 +14,7 @@
 #include "app/output/json_lines.h"
 #include "app/output/progress.h"
 
-/* ---- its name --------------------------------------------------------------------- */
+/* ---- its name -------------------------------------------------------------------- */
 
 /* Letters, digits, '.', '_' stay; everything between them becomes one '-'. */
 static void append_word(char *name, size_t bytes, const char *word, size_t word_max)
@@ -83,7 +83,7 @@ static int next_number(const char *out)
     return next;
 }
 
-/* ---- creating --------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------- */
 
 static enum status make_parents(const char *out)
 {
@@ -213,7 +213,7 @@ enum status run_folder_create(struct run_folder *folder, const struct config *co
     return status;
 }
 
-/* ---- resuming --------------------------------------------------------------------- */
+/* ---- resuming -------------------------------------------------------------------- */
 
 /* What a killed program was just writing: whole files never end in .tmp. */
 static void remove_leftovers(const struct run_folder *folder)
@@ -282,7 +282,7 @@ void run_folder_close(struct run_folder *folder)
     }
 }
 
-/* ---- writing ---------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 const char *run_folder_file(const struct run_folder *folder, char *text, size_t bytes,
                             const char *format, ...)

@@ -32,7 +32,7 @@ uint64_t digest_bytes(uint64_t digest, const void *data, size_t bytes)
     return digest;
 }
 
-/* ---- reading ---------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 static enum status map_file(const char *path, struct safetensors_file *file)
 {
@@ -174,7 +174,7 @@ const char *safetensors_metadata(const struct safetensors_file *file, const char
     return NULL;
 }
 
-/* ---- writing ---------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 /* Copies of the descriptions, wide dtypes first, the given order within a width. */
 static struct safetensor *in_file_order(const struct safetensor *tensors, size_t count)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- dtypes and sizes ------------------------------------------------------------- */
+/* ---- dtypes and sizes ------------------------------------------------------------ */
 
 static const struct {
     const char *name;
@@ -49,7 +49,7 @@ void safetensors_header_release(struct safetensors_header *header)
     memset(header, 0, sizeof *header);
 }
 
-/* ---- composing -------------------------------------------------------------------- */
+/* ---- composing ------------------------------------------------------------------- */
 
 static enum status compose_metadata(const char *path,
                                     const struct safetensors_header *header, json_t *root)
@@ -114,7 +114,7 @@ enum status safetensors_header_compose(const char *path,
     return status;
 }
 
-/* ---- checksum --------------------------------------------------------------------- */
+/* ---- checksum -------------------------------------------------------------------- */
 
 static uint64_t digest_text(uint64_t digest, const char *text)
 {

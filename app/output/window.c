@@ -113,7 +113,7 @@ void window_close(struct window *window)
     free(window);
 }
 
-/* ---- Input ---- */
+/* ---- Input ----------------------------------------------------------------------- */
 
 static void notify(struct window *window, const char *text)
 {
@@ -188,7 +188,7 @@ static void handle_event(struct window *window, const SDL_Event *event)
     }
 }
 
-/* ---- Drawing ---- */
+/* ---- Drawing --------------------------------------------------------------------- */
 
 /* A texture of the window's size in pixels. Returns 0 when there is nothing to draw on.
  */

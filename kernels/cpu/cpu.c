@@ -1,5 +1,8 @@
 #include "kernels/cpu/cpu.h"
 
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +11,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/ref/ref.h"
 
-/* ---- choosing the instruction set ---------------------------------------------------
- */
+/* ---- choosing the instruction set ------------------------------------------------ */
 
 // From the best to the plainest.
 static const struct isa *const isas[] = {
@@ -21,12 +23,21 @@ static const struct isa *const isas[] = {
 };
 enum { ISAS = sizeof isas / sizeof isas[0] };
 
+#if defined(__x86_64__) || defined(__i386__)
+// By CPUID's own bit: clang 14 does not know the name in __builtin_cpu_supports().
+static int has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+#endif
+
 static int cpu_has(const struct isa *isa)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_cpu_init();
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("f16c");
+    int avx2 =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     if (isa == &isa_avx2)
         return avx2;
     if (isa == &isa_avx512)
@@ -81,8 +92,7 @@ static void cpu_model(char *text, size_t bytes)
         fclose(file);
 }
 
-/* ---- threads and memory -------------------------------------------------------------
- */
+/* ---- threads and memory ---------------------------------------------------------- */
 
 void cpu_parallel(const struct device *device, size_t tasks,
                   void (*run)(void *job, size_t task, int thread), void *job)
@@ -175,8 +185,7 @@ static enum status allot_scratch(struct cpu_backend *backend)
     return STATUS_OK;
 }
 
-/* ---- opening ------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------- */
 
 enum status cpu_open(struct device *device)
 {

@@ -76,8 +76,7 @@ void product_plan(struct product *product, const struct isa *isa)
                                 64;
 }
 
-/* ---- packing the weights ------------------------------------------------------------
- */
+/* ---- packing the weights --------------------------------------------------------- */
 
 /* One panel of a phase: rows (tap, k) of the weights, tap by tap. */
 static void pack_panel(const struct product_job *job, const struct phase *phase,
@@ -141,8 +140,7 @@ static void pack_task(void *job_pointer, size_t task, int thread)
         turn_thin(job, phase, thin_of(job, phase));
 }
 
-/* ---- multiplying --------------------------------------------------------------------
- */
+/* ---- multiplying ----------------------------------------------------------------- */
 
 /* The part of the output that one task makes. */
 struct part {

@@ -136,14 +136,10 @@ static inline VEC v_tanh(VEC x)
 ALWAYS_INLINE VEC v_activate(VEC x, enum activation activation, VEC slope)
 {
     switch (activation) {
-    case ACTIVATION_RELU:
-        return v_select_gt(v_zero(), x, v_zero(), x);
-    case ACTIVATION_LEAKY_RELU:
-        return v_select_gt(x, v_zero(), x, v_mul(x, slope));
-    case ACTIVATION_TANH:
-        return v_tanh(x);
-    case ACTIVATION_NONE:
-        break;
+    case ACTIVATION_RELU: return v_select_gt(v_zero(), x, v_zero(), x);
+    case ACTIVATION_LEAKY_RELU: return v_select_gt(x, v_zero(), x, v_mul(x, slope));
+    case ACTIVATION_TANH: return v_tanh(x);
+    case ACTIVATION_NONE: break;
     }
     return x;
 }

@@ -41,14 +41,10 @@ void ref_fill_optimizer(struct optimizer_ops *ops);
 static inline float ref_activate(float z, enum activation activation, float slope)
 {
     switch (activation) {
-    case ACTIVATION_RELU:
-        return z < 0.0f ? 0.0f : z;
-    case ACTIVATION_LEAKY_RELU:
-        return z > 0.0f ? z : z * slope;
-    case ACTIVATION_TANH:
-        return tanhf(z);
-    default:
-        return z;
+    case ACTIVATION_RELU: return z < 0.0f ? 0.0f : z;
+    case ACTIVATION_LEAKY_RELU: return z > 0.0f ? z : z * slope;
+    case ACTIVATION_TANH: return tanhf(z);
+    default: return z;
     }
 }
 
@@ -59,14 +55,10 @@ static inline float ref_activation_slope(float z, float y, enum activation activ
                                          float slope)
 {
     switch (activation) {
-    case ACTIVATION_RELU:
-        return z > 0.0f ? 1.0f : 0.0f;
-    case ACTIVATION_LEAKY_RELU:
-        return z > 0.0f ? 1.0f : slope;
-    case ACTIVATION_TANH:
-        return 1.0f - y * y;
-    default:
-        return 1.0f;
+    case ACTIVATION_RELU: return z > 0.0f ? 1.0f : 0.0f;
+    case ACTIVATION_LEAKY_RELU: return z > 0.0f ? 1.0f : slope;
+    case ACTIVATION_TANH: return 1.0f - y * y;
+    default: return 1.0f;
     }
 }
 

@@ -72,7 +72,7 @@ const char *in_folder(const char *folder, const char *name)
     return path;
 }
 
-/* ---- children --------------------------------------------------------------------- */
+/* ---- children -------------------------------------------------------------------- */
 
 static int exit_status_of(pid_t child)
 {

@@ -6,9 +6,9 @@
 
 /* A DCGAN-32 that takes milliseconds a step: 16 images of builtin:shapes. Its scales start
  * low enough that only planted overflows happen. */
-#define SMALL_RUN                                                                          \
-    "--data builtin:shapes --resolution 32 --g-width 8 --d-width 8 --latent 16 "           \
-    "--batch 16 --seed 3 --preview off --keep 0 --grid 4x4 "                               \
+#define SMALL_RUN                                                                \
+    "--data builtin:shapes --resolution 32 --g-width 8 --d-width 8 --latent 16 " \
+    "--batch 16 --seed 3 --preview off --keep 0 --grid 4x4 "                     \
     "--g-init-scale 1024 --d-init-scale 1024"
 
 /* `twinscale <arguments>`; output into `text`; returns the exit code. */

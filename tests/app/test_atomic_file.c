@@ -183,7 +183,7 @@ static void test_a_relative_name_lands_in_the_working_folder(void **state)
     assert_file(in_folder(folder, "plain"), "here");
 }
 
-/* ---- failures --------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------- */
 
 static int write_too_much(const char *place)
 {

@@ -32,7 +32,9 @@ static void expect(int code, const char *words, const char *arguments)
     // "RUN" and "OUT" in the arguments stand for the folders of this test.
     size_t used = 0;
     for (const char *c = arguments; *c && used + 1100 < sizeof filled;) {
-        const char *with = !strncmp(c, "RUN", 3) ? run : !strncmp(c, "OUT", 3) ? out : NULL;
+        const char *with = !strncmp(c, "RUN", 3)   ? run
+                           : !strncmp(c, "OUT", 3) ? out
+                                                   : NULL;
         if (with) {
             used += (size_t)snprintf(filled + used, sizeof filled - used, "%s", with);
             c += 3;
@@ -43,17 +45,23 @@ static void expect(int code, const char *words, const char *arguments)
     filled[used] = '\0';
     int got = twinscale(text, sizeof text, "%s", filled);
     if (got != code || !strstr(text, words))
-        fail_msg("twinscale %s\nexit %d, expected %d with \"%s\" in:\n%s", filled, got, code,
-                 words, text);
+        fail_msg("twinscale %s\nexit %d, expected %d with \"%s\" in:\n%s", filled, got,
+                 code, words, text);
 }
 
 static void test_a_run_leaves_its_files(void **state)
 {
     (void)state;
-    const char *const files[] = {
-        "options.json", "log.txt", "stats.jsonl", "reals.png", "fakes_init.png",
-        "scales.png", "snapshot-000000.safetensors", "snapshot-000000.032.safetensors",
-        "snapshot-000000.096.safetensors", "fakes000000.096.png"};
+    const char *const files[] = {"options.json",
+                                 "log.txt",
+                                 "stats.jsonl",
+                                 "reals.png",
+                                 "fakes_init.png",
+                                 "scales.png",
+                                 "snapshot-000000.safetensors",
+                                 "snapshot-000000.032.safetensors",
+                                 "snapshot-000000.096.safetensors",
+                                 "fakes000000.096.png"};
     char text[256];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (run_command(text, sizeof text, "test -s '%s/%s'", run, files[i]) != 0)
@@ -76,9 +84,11 @@ static void test_samples_do_not_depend_on_their_company(void **state)
     char text[256];
     expect(0, "grid: ", "sample RUN --seeds 5 --grid 1x1 -o OUT/five.png");
     expect(0, "grid: ", "sample RUN --seeds 5 -o OUT/five_again.png --threads 1");
-    assert_int_equal(run_command(text, sizeof text, "cmp '%s/five.png' '%s/five_again.png'",
-                                 out, out), 0);
-    expect(0, "grid: ", "sample RUN/snapshot-000000.032.safetensors --raw -o OUT/raw.png");
+    assert_int_equal(
+        run_command(text, sizeof text, "cmp '%s/five.png' '%s/five_again.png'", out, out),
+        0);
+    expect(0,
+           "grid: ", "sample RUN/snapshot-000000.032.safetensors --raw -o OUT/raw.png");
 }
 
 static void test_sample_never_overwrites_unasked(void **state)
@@ -102,7 +112,8 @@ static void test_wrong_use_is_code_2_and_names_what_was_wrong(void **state)
     expect(2, "no such option", "sample RUN --sede 1");
     expect(2, "no such option", "info RUN --digets");
     expect(2, "expected a path", "data check");
-    expect(2, "--g-init-scale", "train --data builtin:shapes --g-init-scale inf --dry-run");
+    expect(2, "--g-init-scale",
+           "train --data builtin:shapes --g-init-scale inf --dry-run");
 }
 
 static void test_absent_things_have_their_codes(void **state)
@@ -122,7 +133,8 @@ static void test_a_damaged_checkpoint_is_refused_and_the_one_before_is_taken(voi
     assert_int_equal(run_command(text, sizeof text,
                                  "cp -r '%s' '%s/damaged' && cd '%s/damaged' && "
                                  "truncate -s 5000 snapshot-000000.096.safetensors",
-                                 run, out, out), 0);
+                                 run, out, out),
+                     0);
     expect(4, "snapshot-000000.096", "info OUT/damaged/snapshot-000000.096.safetensors");
     expect(0, "step 4, 0.064 kimg", "info OUT/damaged");
 }
@@ -136,7 +148,8 @@ static void test_resume_says_what_it_cannot_change_and_when_it_is_done(void **st
     char text[256];
     // Each tick once in the log: 0.016 (the first step), then the end of each part.
     assert_int_equal(run_command(text, sizeof text,
-                                 "sort '%s/stats.jsonl' | uniq -d | grep -c .", run), 1);
+                                 "sort '%s/stats.jsonl' | uniq -d | grep -c .", run),
+                     1);
 }
 
 static void test_resume_refuses_other_data(void **state)
@@ -177,7 +190,8 @@ int main(void)
         cmocka_unit_test(test_sample_never_overwrites_unasked),
         cmocka_unit_test(test_wrong_use_is_code_2_and_names_what_was_wrong),
         cmocka_unit_test(test_absent_things_have_their_codes),
-        cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_the_one_before_is_taken),
+        cmocka_unit_test(
+            test_a_damaged_checkpoint_is_refused_and_the_one_before_is_taken),
         cmocka_unit_test(test_resume_says_what_it_cannot_change_and_when_it_is_done),
         cmocka_unit_test(test_resume_refuses_other_data),
         cmocka_unit_test(test_a_dry_run_really_steps_and_leaves_nothing),

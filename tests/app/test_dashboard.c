@@ -431,7 +431,7 @@ static void test_keys_and_notices_stand_in_the_footer(void **state)
     free(changed.pixels);
 }
 
-/* ---- Files ---- */
+/* ---- Files ----------------------------------------------------------------------- */
 
 static void read_png_size(const char *path, unsigned *width, unsigned *height)
 {

@@ -15,7 +15,7 @@
 #include "kernels/status.h"
 #include "tests/app/disk.h"
 
-/* ---- statistics -------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------ */
 
 static void test_mean_and_deviation_are_those_of_the_population(void **state)
 {
@@ -52,7 +52,7 @@ static void test_one_value_has_no_deviation_and_none_has_no_mean(void **state)
     assert_true(isnan(statistic_std(&infinite)));
 }
 
-/* ---- numbers for people ------------------------------------------------------------ */
+/* ---- numbers for people ---------------------------------------------------------- */
 
 static void test_durations_read_like_speech(void **state)
 {
@@ -125,7 +125,7 @@ static void test_counts_and_rates_have_separators(void **state)
     assert_string_equal(rate_text((double)INFINITY, text, sizeof text), "?");
 }
 
-/* ---- the tick line ----------------------------------------------------------------- */
+/* ---- the tick line --------------------------------------------------------------- */
 
 static struct tick example(void)
 {
@@ -250,7 +250,7 @@ static void test_no_numbers_make_the_tick_line_too_long(void **state)
     assert_null(strchr(line, '\n'));
 }
 
-/* ---- stats.jsonl ------------------------------------------------------------------- */
+/* ---- stats.jsonl ----------------------------------------------------------------- */
 
 static json_t *parsed(const struct tick *tick)
 {
@@ -336,7 +336,7 @@ static void test_what_is_not_finite_is_null(void **state)
     json_decref(json);
 }
 
-/* ---- the bar ----------------------------------------------------------------------- */
+/* ---- the bar --------------------------------------------------------------------- */
 
 static struct bar a_bar(int columns)
 {
@@ -411,7 +411,7 @@ static void test_the_bar_is_full_only_when_done(void **state)
     assert_memory_equal(text, "  0% [", 6);
 }
 
-/* ---- terminals --------------------------------------------------------------------- */
+/* ---- terminals ------------------------------------------------------------------- */
 
 static const char *const *environment;
 
@@ -526,7 +526,7 @@ static void test_a_file_gets_no_bar_and_no_colour(void **state)
     assert_string_equal(text, "a line");
 }
 
-/* ---- measurements ------------------------------------------------------------------ */
+/* ---- measurements ---------------------------------------------------------------- */
 
 static void test_memory_and_time_are_measured(void **state)
 {

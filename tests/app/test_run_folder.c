@@ -62,7 +62,7 @@ static void assert_run_is_named(const struct config *config, const char *data,
     assert_string_equal(strrchr(folder.path, '/') + 1, want);
 }
 
-/* ---- names ------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static void test_a_run_takes_the_number_after_the_largest(void **state)
 {
@@ -231,7 +231,7 @@ static void test_a_file_is_named_in_the_folder_or_aborts(void **state)
     assert_non_null(strstr(told, "does not fit 20"));
 }
 
-/* ---- lines ------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------- */
 
 static void test_lines_are_there_as_soon_as_they_are_told(void **state)
 {
@@ -322,7 +322,7 @@ static void test_half_a_line_is_taken_back(void **state)
     assert_int_equal(with_file_limit(out, 512, log_beyond_the_limit), 0);
 }
 
-/* ---- resuming ---------------------------------------------------------------------- */
+/* ---- resuming -------------------------------------------------------------------- */
 
 static void make_run(struct run_folder *folder)
 {
@@ -469,7 +469,7 @@ static void test_logs_that_cannot_be_opened_are_told(void **state)
         strstr(status_message(), "log.txt: cannot be opened for writing: Is a dir"));
 }
 
-/* ---- snapshots --------------------------------------------------------------------- */
+/* ---- snapshots ------------------------------------------------------------------- */
 
 static void make_snapshot(const char *name)
 {

@@ -49,7 +49,7 @@ static int close_folder(void **state)
     return 0;
 }
 
-/* ---- a small file with everything in it ------------------------------------------- */
+/* ---- a small file with everything in it ------------------------------------------ */
 
 static const float weights[6] = {1.0f, -2.5f, 3e-40f, 65504.0f, 0.0f, -0.0f};
 static const uint16_t halves[3] = {0x3c00, 0x7bff, 0x0001};
@@ -191,7 +191,7 @@ static void test_the_digest_is_fnv_1a(void **state)
     assert_true(digest_bytes(half, "bar", 3) == 0x85944171f73967e8u);
 }
 
-/* ---- files of others, and damaged ones -------------------------------------------- */
+/* ---- files of others, and damaged ones ------------------------------------------- */
 
 /* Length, header, and as many bytes of data (0, 1, 2 ...). */
 static const char *make_file(const char *header, size_t data_bytes)
@@ -435,7 +435,7 @@ static void test_no_damage_crashes_or_passes_unseen(void **state)
     free(good);
 }
 
-/* ---- writing against odds --------------------------------------------------------- */
+/* ---- writing against odds -------------------------------------------------------- */
 
 static void test_what_the_disk_spoils_is_not_committed(void **state)
 {
@@ -594,7 +594,7 @@ static void test_a_kill_at_any_moment_leaves_a_complete_file(void **state)
     munmap((void *)(uintptr_t)safe, 4096);
 }
 
-/* ---- our own mistakes ------------------------------------------------------------- */
+/* ---- our own mistakes ------------------------------------------------------------ */
 
 static int write_a_name_twice(const char *place)
 {

@@ -19,8 +19,8 @@ static void test_lists_and_ranges_keep_their_order(void **state)
 static void test_what_cannot_be_read_is_told_with_its_place(void **state)
 {
     (void)state;
-    const char *const wrong[] = {"", "x", "1,", "1-", "3-1", "1;2", "-1", "1,2x",
-                                 "0-70000", "99999999999999999999"};
+    const char *const wrong[] = {"",    "x",  "1,",   "1-",      "3-1",
+                                 "1;2", "-1", "1,2x", "0-70000", "99999999999999999999"};
     uint64_t *seeds;
     int count;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

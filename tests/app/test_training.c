@@ -54,7 +54,8 @@ static void test_a_killed_run_resumes_to_the_same_bytes(void **state)
     assert_int_equal(code, 0);
     char run[1024];
     snprintf(run, sizeof run, "%s", run_in(broken));
-    twinscale_must("train --resume '%s/snapshot-000000.320.safetensors' --kimg 0.64", run);
+    twinscale_must("train --resume '%s/snapshot-000000.320.safetensors' --kimg 0.64",
+                   run);
     digest_of(run_in(straight), whole);
     digest_of(run, resumed);
     assert_string_equal(whole, resumed);
@@ -87,9 +88,12 @@ static void test_an_overflow_in_d_leaves_g_stepping(void **state)
     snprintf(path, sizeof path, "%s/events.jsonl", run);
     assert_int_equal(run_command(text, sizeof text,
                                  "test $(grep -c '\"net\":\"D\"' '%s') -eq 5 && "
-                                 "! grep '\"net\":\"G\"' '%s'", path, path), 0);
+                                 "! grep '\"net\":\"G\"' '%s'",
+                                 path, path),
+                     0);
     assert_int_equal(run_command(text, sizeof text,
-                                 "grep -c 'D skipped, inf or NaN' '%s/log.txt'", run), 0);
+                                 "grep -c 'D skipped, inf or NaN' '%s/log.txt'", run),
+                     0);
     assert_int_equal(atoi(text), 5);
 }
 
@@ -98,12 +102,16 @@ static void test_endless_overflows_end_the_run_with_its_own_code(void **state)
     (void)state;
     char text[8192];
     assert_int_equal(twinscale(text, sizeof text,
-                               "train " SMALL_RUN " --out '%s' --kimg 1.6 --inject g:3-:nan "
-                               "--max-skips 10", out), 5);
+                               "train " SMALL_RUN
+                               " --out '%s' --kimg 1.6 --inject g:3-:nan "
+                               "--max-skips 10",
+                               out),
+                     5);
     assert_non_null(strstr(text, "G skipped 10 steps in a row"));
     // The checkpoint from before is whole, and nothing in it is NaN.
     assert_int_equal(twinscale(text, sizeof text, "sample '%s' --seeds 0-3 -o '%s/g.png'",
-                               run_in(out), out), 0);
+                               run_in(out), out),
+                     0);
 }
 
 static void test_half_and_single_precision_stay_together(void **state)
@@ -114,7 +122,8 @@ static void test_half_and_single_precision_stay_together(void **state)
     snprintf(single, sizeof single, "%s/single", out);
     const char *arguments = "--kimg 3.2 --tick 0.32"; // 200 steps, a tick every 20
     twinscale_must("train " SMALL_RUN " --out '%s' %s --precision fp16", half, arguments);
-    twinscale_must("train " SMALL_RUN " --out '%s' %s --precision fp32", single, arguments);
+    twinscale_must("train " SMALL_RUN " --out '%s' %s --precision fp32", single,
+                   arguments);
     const char *keys[] = {"Loss/G/loss", "Loss/D/loss"};
     for (int i = 0; i < 2; i++) {
         char run[1024];

@@ -36,7 +36,7 @@ static void pause_ms(long ms)
     nanosleep(&time, NULL);
 }
 
-/* ---- The training ---- */
+/* ---- The training ---------------------------------------------------------------- */
 
 struct worker {
     struct monitor *monitor;
@@ -136,7 +136,7 @@ static int wait_for_zero(atomic_int *value)
     return 0;
 }
 
-/* ---- The screen ---- */
+/* ---- The screen ------------------------------------------------------------------ */
 
 struct screen {
     pid_t pid;
@@ -250,7 +250,7 @@ static int wait_for_color(const struct screen *screen, uint32_t color, long leas
     return 0;
 }
 
-/* ---- The person ---- */
+/* ---- The person ------------------------------------------------------------------ */
 
 /* The X id of the window, 0 if there is none. */
 static unsigned long find_window(void)
@@ -438,7 +438,7 @@ static void test_a_dead_x_server_leaves_the_training_running(void **state)
     screen_close(&screen);
 }
 
-/* ---- Without a screen ---- */
+/* ---- Without a screen ------------------------------------------------------------ */
 
 static void forget_displays(void)
 {

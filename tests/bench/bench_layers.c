@@ -44,8 +44,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- the register peak --------------------------------------------------------------
- */
+/* ---- the register peak ----------------------------------------------------------- */
 
 enum { CHAINS = 12, STEPS = 200000, PIECES_MAX = 512 };
 
@@ -115,8 +114,7 @@ static double peak_gflops(const struct device *device)
 #endif
 }
 
-/* ---- layers -------------------------------------------------------------------------
- */
+/* ---- layers ---------------------------------------------------------------------- */
 
 static struct tensor random_tensor(const struct device *device, enum dtype dtype,
                                    struct shape shape)

@@ -60,8 +60,7 @@ static void test_no_thread_count_means_one_per_core(void **state)
     cpu_close(&device);
 }
 
-/* ---- half conversions ---------------------------------------------------------------
- */
+/* ---- half conversions ------------------------------------------------------------ */
 
 static void check_widening(struct device *device)
 {
@@ -140,8 +139,7 @@ static void test_rounding_to_half_gives_the_bits_of_half_h(void **state)
     at_every_isa(check_rounding);
 }
 
-/* ---- activations --------------------------------------------------------------------
- */
+/* ---- activations ----------------------------------------------------------------- */
 
 static void check_tanh(struct device *device)
 {
@@ -212,8 +210,7 @@ static void test_relu_and_leaky_relu_equal_ref_with_inf_and_nan(void **state)
     at_every_isa(check_activations);
 }
 
-/* ---- optimizer ----------------------------------------------------------------------
- */
+/* ---- optimizer ------------------------------------------------------------------- */
 
 enum { PARAMS = 40003 }; // more than one task, and a tail
 

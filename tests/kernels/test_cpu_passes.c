@@ -174,8 +174,7 @@ static void test_convolutions_give_the_same_bits_on_any_number_of_threads(void *
     }
 }
 
-/* ---- batch norm ---------------------------------------------------------------------
- */
+/* ---- batch norm ------------------------------------------------------------------ */
 
 enum { VECTORS = 13 };
 

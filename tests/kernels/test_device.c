@@ -9,8 +9,7 @@
 #include "kernels/ref/ref.h"
 #include "tests/support/support.h"
 
-/* ---- names --------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static void test_known_names_open(void **state)
 {
@@ -88,8 +87,7 @@ static void test_an_unknown_instruction_set_is_refused(void **state)
     unsetenv("TWINSCALE_ISA");
 }
 
-/* ---- what device_open() refuses ------------------------------------------------------
- */
+/* ---- what device_open() refuses -------------------------------------------------- */
 
 static void test_every_empty_slot_is_found_and_named(void **state)
 {
@@ -193,8 +191,7 @@ static void test_a_device_without_memory_is_refused(void **state)
     assert_non_null(strstr(status_message(), "no memory"));
 }
 
-/* ---- faults, lists, tensors -----------------------------------------------------------
- */
+/* ---- faults, lists, tensors ------------------------------------------------------ */
 
 static void test_the_first_fault_is_kept(void **state)
 {

@@ -5,8 +5,7 @@
 enum pass { FORWARD, DGRAD, WGRAD };
 static const char *const pass_names[] = {"conv.forward", "conv.dgrad", "conv.wgrad"};
 
-/* ---- the table ----------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------- */
 
 struct geometry {
     int n, h, w, c, k, kernel, stride, pad;
@@ -64,8 +63,7 @@ static void geometry_text(const struct conv_desc *d, char text[160])
              shape_text(d->y, y), d->kernel, d->stride, d->pad);
 }
 
-/* ---- one pass -----------------------------------------------------------------------
- */
+/* ---- one pass -------------------------------------------------------------------- */
 
 /* a and b are x and w, dy and w, or x and dy. */
 struct operands {
@@ -130,8 +128,7 @@ static struct tensor magnitude_of(const struct conv_desc *d, enum pass pass,
     return out;
 }
 
-/* ---- epilogues ----------------------------------------------------------------------
- */
+/* ---- epilogues ------------------------------------------------------------------- */
 
 enum { EPILOGUES = 5, CHANNELS_MAX = 128 };
 
@@ -190,8 +187,7 @@ static void check_sums(const char *backend, const char *geometry,
     }
 }
 
-/* ---- compared with ref --------------------------------------------------------------
- */
+/* ---- compared with ref ----------------------------------------------------------- */
 
 static struct bounds bounds_of(const struct conv_desc *d, enum pass pass, enum fill fill,
                                enum activation activation, const struct tensor *magnitude)
@@ -356,8 +352,7 @@ static void test_wgrad_adds_exactly_what_it_would_have_written(void **state)
     }
 }
 
-/* ---- threads ------------------------------------------------------------------------
- */
+/* ---- threads --------------------------------------------------------------------- */
 
 static void assert_same_bits(const struct conv_desc *d, enum pass pass, uint64_t seed)
 {

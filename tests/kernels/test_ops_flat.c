@@ -10,8 +10,7 @@ enum { LARGEST = 100001 };
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
-/* ---- memory --------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------- */
 
 static void test_memory_is_aligned_zeroed_and_copied(void **state)
 {
@@ -46,8 +45,7 @@ static void test_memory_is_aligned_zeroed_and_copied(void **state)
     }
 }
 
-/* ---- images and random numbers --------------------------------------------------------
- */
+/* ---- images and random numbers --------------------------------------------------- */
 
 static const struct shape pictures[] = {
     {1, 1, 1, 1},  {3, 5, 7, 1},  {5, 4, 4, 3},
@@ -226,8 +224,7 @@ static void test_counters_advance_by_one(void **state)
     }
 }
 
-/* ---- loss -----------------------------------------------------------------------------
- */
+/* ---- loss ------------------------------------------------------------------------ */
 
 static void compare_bce(const struct tensor *logits, enum dtype dtype, float target,
                         const struct scaler_state *scaler)
@@ -282,8 +279,7 @@ static void test_losses_and_seeds_agree(void **state)
     }
 }
 
-/* ---- the finite check
- * ------------------------------------------------------------------ */
+/* ---- the finite check ------------------------------------------------------------ */
 
 static float grads[LARGEST], values[4][LARGEST], wanted[4][LARGEST];
 
@@ -359,8 +355,7 @@ static void test_unscaling_is_bit_for_bit_refs(void **state)
     }
 }
 
-/* ---- Adam, the average, copies
- * --------------------------------------------------------- */
+/* ---- Adam, the average, copies --------------------------------------------------- */
 
 static struct adam_args adam_of(float state[4][LARGEST], size_t n, enum dtype half_dtype,
                                 uint64_t seed)

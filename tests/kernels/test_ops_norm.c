@@ -17,8 +17,7 @@ static const enum activation activations[] = {ACTIVATION_NONE, ACTIVATION_RELU,
 static const enum fill fills[] = {FILL_RANDOM, FILL_EDGE};
 #define SLOPE 0.2f
 
-/* ---- one case ------------------------------------------------------------------------
- */
+/* ---- one case -------------------------------------------------------------------- */
 
 /* One tensor shape with all that the norm's passes read and write. */
 struct norm_case {
@@ -105,8 +104,7 @@ static void sizes_of(const struct tensor *x, float *size, float *square)
     }
 }
 
-/* ---- batch norm ----------------------------------------------------------------------
- */
+/* ---- batch norm ------------------------------------------------------------------ */
 
 static void check_stats(void)
 {
@@ -345,8 +343,7 @@ static void test_norm_reductions_agree(void **state)
     for_norm_cases(check_reduce);
 }
 
-/* ---- pointwise -----------------------------------------------------------------------
- */
+/* ---- pointwise ------------------------------------------------------------------- */
 
 static void act_forward(struct device *device, enum activation activation,
                         struct tensor *out)

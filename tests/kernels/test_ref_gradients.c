@@ -57,8 +57,7 @@ static void assert_gradient(const char *what, float *values, size_t n,
     }
 }
 
-/* ---- convolution --------------------------------------------------------------------
- */
+/* ---- convolution ----------------------------------------------------------------- */
 
 struct conv_job {
     struct conv_desc desc;
@@ -214,8 +213,7 @@ static void test_shapes_that_do_not_agree_are_refused_by_name(void **state)
     }
 }
 
-/* ---- batch norm ---------------------------------------------------------------------
- */
+/* ---- batch norm ------------------------------------------------------------------ */
 
 enum { CHANNELS = 3, ROWS = 18 };
 
@@ -300,8 +298,7 @@ static void test_norm_passes_are_gradients_for_x_gamma_and_beta(void **state)
     }
 }
 
-/* ---- activations and the loss -------------------------------------------------------
- */
+/* ---- activations and the loss ---------------------------------------------------- */
 
 static void test_activations_backward_is_their_derivative(void **state)
 {
@@ -417,8 +414,7 @@ static void test_a_seed_overflows_in_half_only_after_scaling_in_f32(void **state
     free(job.seed.data);
 }
 
-/* ---- padding -------------------------------------------------------------------------
- */
+/* ---- padding --------------------------------------------------------------------- */
 
 static struct tensor padded_tensor(enum dtype dtype, struct shape shape, int is_weight)
 {

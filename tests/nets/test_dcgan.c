@@ -52,7 +52,8 @@ static void test_sizes_are_those_of_the_published_example(void **state)
     assert_int_equal(d.layer_count, 12);
 }
 
-static void test_every_resolution_and_channel_count_makes_images_and_one_logit(void **state)
+static void
+test_every_resolution_and_channel_count_makes_images_and_one_logit(void **state)
 {
     (void)state;
     const int resolutions[] = {28, 32, 64, 128};
@@ -162,7 +163,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_are_those_of_the_published_example),
-        cmocka_unit_test(test_every_resolution_and_channel_count_makes_images_and_one_logit),
+        cmocka_unit_test(
+            test_every_resolution_and_channel_count_makes_images_and_one_logit),
         cmocka_unit_test(test_initial_weights_have_the_published_spread),
         cmocka_unit_test(test_the_moving_average_follows_its_half_life),
         cmocka_unit_test(test_a_seed_gives_one_image_whatever_is_drawn_with_it),

@@ -93,7 +93,8 @@ static void check_gradients(struct net *net, uint64_t seed)
                           grads[net->param[i].offset + k], net->param[i].name, k);
     }
     for (size_t k = 0; k < tensor_elements(&input); k += tensor_elements(&input) / 12 + 1)
-        check_element(net, &direction, (float *)input.data + k, input_grad[k], "input", k);
+        check_element(net, &direction, (float *)input.data + k, input_grad[k], "input",
+                      k);
     free(grads);
     free(input_grad);
     free(input.data);
@@ -225,7 +226,8 @@ static void test_a_backward_pass_without_wgrad_leaves_the_gradients_alone(void *
     net_release(&net);
 }
 
-static void begin_tangent_net(struct net *net, struct tensor *input, enum activation second)
+static void begin_tangent_net(struct net *net, struct tensor *input,
+                              enum activation second)
 {
     begin(net, 6, 2);
     net_add_conv(net, "a", 3, 4, 2, 1, 1);

@@ -24,7 +24,7 @@ struct parity_case {
 static const struct parity_case cases[] = {{"dcgan32", 32, 1, 8}, {"dcgan64", 64, 3, 4}};
 #define CASES 2
 
-/* ---- golden files ------------------------------------------------------------------ */
+/* ---- golden files ---------------------------------------------------------------- */
 
 static struct safetensors_file *golden_open(const struct parity_case *what,
                                             const char *ending)
@@ -61,7 +61,7 @@ static const float *golden_param(const struct safetensors_file *file,
     return golden_find(file, name, elements);
 }
 
-/* ---- one GAN ----------------------------------------------------------------------- */
+/* ---- one GAN --------------------------------------------------------------------- */
 
 struct gan {
     struct device *device;
@@ -213,7 +213,7 @@ static void generator_backward(struct gan *gan, int step)
     net_backward(&gan->g, NET_WGRAD);
 }
 
-/* ---- comparison -------------------------------------------------------------------- */
+/* ---- comparison ------------------------------------------------------------------ */
 
 struct worst {
     double error;
@@ -321,7 +321,7 @@ static void assert_losses(const struct gan *gan, const struct safetensors_file *
     assert_within("losses", gan, &worst, 1e-4);
 }
 
-/* ---- tests ------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------- */
 
 static struct device *open_named(const char *name)
 {

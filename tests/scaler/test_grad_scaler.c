@@ -5,7 +5,7 @@
 #include "tests/scaler/toy.h"
 #include "tests/support/support.h"
 
-/* ---- order of calls ---------------------------------------------------------------- */
+/* ---- order of calls -------------------------------------------------------------- */
 
 static void a_scaler_starts_with_the_defaults_of_pytorch(void **state)
 {
@@ -129,7 +129,7 @@ static void every_wrong_order_has_its_own_sentence(void **state)
     assert_non_null(strstr(grad_scaler_call_text(CALL_UNSCALE_AFTER_STEP), "after step"));
 }
 
-/* ---- set, disabled ----------------------------------------------------------------- */
+/* ---- set, disabled --------------------------------------------------------------- */
 
 static void setting_the_scale_keeps_the_tracker_and_drops_the_checks(void **state)
 {

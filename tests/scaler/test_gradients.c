@@ -7,7 +7,7 @@
 #include "tests/scaler/toy.h"
 #include "tests/support/support.h"
 
-/* ---- gradients --------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------- */
 
 static void a_skipped_step_leaves_params_moments_and_t_bit_for_bit(void **state)
 {
@@ -165,7 +165,7 @@ the_f16_loss_seed_overflows_first_at_scale_2_to_the_16_times_batch(void **state)
     }
 }
 
-/* ---- two networks ------------------------------------------------------------------ */
+/* ---- two networks ---------------------------------------------------------------- */
 
 static void two_scalers_share_nothing(void **state)
 {

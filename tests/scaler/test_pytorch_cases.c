@@ -32,7 +32,7 @@ static float found_inf(const struct toy *toy)
     return grad_scaler_read(&toy->scaler).found_inf;
 }
 
-/* ---- unscale ----------------------------------------------------------------------- */
+/* ---- unscale --------------------------------------------------------------------- */
 
 static void unscaling_fours_by_a_scale_of_four_gives_ones(void **state)
 {
@@ -129,7 +129,7 @@ static void a_scale_of_1e38_with_growth_16_stays_finite(void **state)
     }
 }
 
-/* ---- scaled training against an unscaled control ----------------------------------- */
+/* ---- scaled training against an unscaled control --------------------------------- */
 
 #define BATCHES 4
 #define SKIP_AT 2

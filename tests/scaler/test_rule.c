@@ -4,7 +4,7 @@
 #include "tests/scaler/toy.h"
 #include "tests/support/support.h"
 
-/* ---- the rule ---------------------------------------------------------------------- */
+/* ---- the rule -------------------------------------------------------------------- */
 
 static void two_good_steps_grow_and_an_overflow_backs_off(void **state)
 {

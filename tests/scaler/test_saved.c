@@ -22,7 +22,7 @@ static void assert_told(enum status got, enum status want, const char *setting,
             fail_msg("\"%s\" does not tell \"%s\"", status_message(), words[i]);
 }
 
-/* ---- settings ---------------------------------------------------------------------- */
+/* ---- settings -------------------------------------------------------------------- */
 
 static void a_ruinous_scale_is_refused_with_setting_value_and_range(void **state)
 {
@@ -100,7 +100,7 @@ static void setting_a_ruinous_scale_is_refused_and_changes_nothing(void **state)
     toy_close(&toy);
 }
 
-/* ---- saved states ------------------------------------------------------------------ */
+/* ---- saved states ---------------------------------------------------------------- */
 
 static struct grad_scaler_saved sound_saved(void)
 {

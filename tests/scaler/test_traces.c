@@ -24,7 +24,7 @@ struct traces {
     struct trace *trace;
 };
 
-/* ---- reading ----------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 struct reader {
     const uint8_t *at, *end;
@@ -127,7 +127,7 @@ static int close_traces(void **state)
     return 0;
 }
 
-/* ---- replaying --------------------------------------------------------------------- */
+/* ---- replaying ------------------------------------------------------------------- */
 
 static void assert_state(const struct scaler_state *state, const struct trace *trace,
                          uint32_t sequence, int step)

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Measures twinscale and PyTorch side by side; one JSON object a line on stdout.
+#   sh tests/bench/run.sh [--quick] [options of compare.py]
+# PYTHON names an interpreter that has torch (default: python3).
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+python=${PYTHON:-python3}
+build=$root/build/tests-release
+
+if ! "$python" -c 'import torch' 2>/dev/null; then
+    echo "tests/bench/run.sh: $python has no torch; set PYTHON to an interpreter that has" >&2
+    exit 3
+fi
+if [ "${1:-}" = --quick ]; then
+    shift
+    set -- --rounds 3 --net fmnist-quick "$@"
+fi
+cmake -S "$root" -B "$build" >&2
+cmake --build "$build" --target bench_step --parallel 2 >&2
+exec "$python" "$root/tests/bench/compare.py" "$build/tests/bench/bench_step" "$@"
