@@ -331,7 +331,7 @@ void report_write_samples(struct report *report, const char *name, char *path,
         picture_failed(report);
 }
 
-static void write_pictures(struct report *report)
+void report_write_pictures(struct report *report)
 {
     char path[1024];
     struct monitor_view view = {0};
@@ -387,7 +387,7 @@ void report_tick(struct report *report)
         report_draw_samples(report);
     else
         publish(report, NULL);
-    write_pictures(report);
+    report_write_pictures(report);
     report->tick = (struct tick){.index = report->tick.index + 1};
     // The next tick's clock starts where this one's ended: its pictures belong to the next.
     report->tick_started = now;

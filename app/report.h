@@ -47,6 +47,9 @@ void report_say(struct report *report, const char *format, ...)
 /* After every step: history, events for skips, sums of the tick, the bar, the window. */
 void report_step(struct report *report);
 
+/* scales.png, and preview.png where there is no window, as things stand. */
+void report_write_pictures(struct report *report);
+
 /* Closes the tick: line, stats.jsonl, scales.png, preview.png. */
 void report_tick(struct report *report);
 

@@ -50,7 +50,8 @@ static const char *kimg_name(double kimg, char *text, size_t bytes)
     return text;
 }
 
-static void save_snapshot(struct run *run)
+// `kimg` names the file: the mark that was just crossed, or where the run is.
+static void save_snapshot(struct run *run, double kimg)
 {
     struct trainer *trainer = &run->trainer;
     char name[32], path[1024];
@@ -58,7 +59,7 @@ static void save_snapshot(struct run *run)
         return;
     report_state(&run->report, "saving ...");
     run_folder_file(&run->folder, path, sizeof path, "snapshot-%s.safetensors",
-                    kimg_name(trainer_kimg(trainer), name, sizeof name));
+                    kimg_name(kimg, name, sizeof name));
     run->save_failed = checkpoint_save(trainer, path) != STATUS_OK;
     if (run->save_failed) {
         report_say(&run->report, "warning: not saved: %s", status_message());
@@ -79,20 +80,22 @@ static void save_samples(struct run *run, const char *name)
     report_write_samples(&run->report, name, run->last_grid, sizeof run->last_grid);
 }
 
-static void save_fakes(struct run *run)
+static void save_fakes(struct run *run, double kimg)
 {
-    char kimg[32], name[64];
-    snprintf(name, sizeof name, "fakes%s.png",
-             kimg_name(trainer_kimg(&run->trainer), kimg, sizeof kimg));
+    char number[32], name[64];
+    snprintf(name, sizeof name, "fakes%s.png", kimg_name(kimg, number, sizeof number));
     save_samples(run, name);
 }
 
 /* ---- the loop -------------------------------------------------------------------- */
 
-// True once for every multiple of `interval` that lies in (before, now].
-static int crossed(double before, double now, double interval)
+/* True when a multiple of `interval` lies in (before, now]; *mark is the last such. Marks do
+ * not depend on where a run was resumed. */
+static int crosses(double before, double now, double interval, double *mark)
 {
-    return floor(now / interval + 1e-9) > floor(before / interval + 1e-9);
+    double multiple = floor(now / interval + 1e-9);
+    *mark = multiple * interval;
+    return multiple > floor(before / interval + 1e-9);
 }
 
 static int is_done(const struct run *run)
@@ -109,9 +112,9 @@ static const char *resting_state(const struct run *run)
 static int serve(struct run *run, int requests)
 {
     if (requests & REQUEST_SNAPSHOT)
-        save_snapshot(run);
+        save_snapshot(run, trainer_kimg(&run->trainer));
     if (requests & REQUEST_EXPORT)
-        save_fakes(run);
+        save_fakes(run, trainer_kimg(&run->trainer));
     return !!(requests & REQUEST_QUIT);
 }
 
@@ -144,13 +147,13 @@ static enum status one_step(struct run *run)
     TRY(train_step(trainer));
     trainer->progress.elapsed_sec += now_seconds() - started;
     report_step(&run->report);
-    double now = trainer_kimg(trainer), trained = now_seconds();
-    if (is_first || crossed(before, now, run->config.tick))
+    double now = trainer_kimg(trainer), trained = now_seconds(), mark;
+    if (crosses(before, now, run->config.tick, &mark) || is_first)
         report_tick(&run->report);
-    if (crossed(before, now, run->config.img_snap))
-        save_fakes(run);
-    if (crossed(before, now, run->config.snap))
-        save_snapshot(run);
+    if (crosses(before, now, run->config.img_snap, &mark))
+        save_fakes(run, mark);
+    if (crosses(before, now, run->config.snap, &mark))
+        save_snapshot(run, mark);
     report_maintenance(&run->report, now_seconds() - trained);
     return STATUS_OK;
 }
@@ -160,13 +163,13 @@ static enum status loop(struct run *run)
     report_write_reals(&run->report);
     if (run->trainer.progress.step == 0) {
         save_samples(run, "fakes_init.png");
-        save_snapshot(run);
+        save_snapshot(run, 0.0);
         if (run->save_failed)
             return status_fail(STATUS_FAILED, "%s", status_message());
     }
     while (!is_done(run)) {
         if (serve_requests(run)) {
-            save_snapshot(run);
+            save_snapshot(run, trainer_kimg(&run->trainer));
             report_say(&run->report,
                        "stopped at %.1f kimg; go on with: twinscale train "
                        "--resume %s",
@@ -177,9 +180,10 @@ static enum status loop(struct run *run)
     }
     if (run->report.tick.loss[NETWORK_G].num > 0)
         report_tick(&run->report);
-    save_snapshot(run);
-    save_fakes(run);
+    save_snapshot(run, run->config.kimg);
+    save_fakes(run, run->config.kimg);
     report_state(&run->report, "finished");
+    report_write_pictures(&run->report);
     return STATUS_OK;
 }
 
