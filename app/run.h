@@ -1,10 +1,50 @@
-/* run.h - `twinscale train`: one run from the command line to its last picture. */
+/* run.h - one run of `twinscale train`, from the command line to its last picture.
+ * Flow:  run.c sets it up (or resume.c brings it back), run_loop.c trains on a worker thread,
+ *        the main thread owns the window, if there is one, and else just waits.
+ * Owns:  everything in struct run. */
 #ifndef APP_RUN_H
 #define APP_RUN_H
 
-#include "kernels/status.h"
+#include "app/config.h"
+#include "app/output/monitor.h"
+#include "app/output/run_folder.h"
+#include "app/output/window.h"
+#include "app/report.h"
+#include "app/trainer.h"
 
-/* The arguments after "train". */
+struct run {
+    struct config config;
+    struct trainer trainer;
+    struct run_folder folder;
+    struct monitor *monitor;
+    struct window *window;
+    struct report report;
+    char last_snapshot[1024]; // "" before the first
+    char last_grid[1024];
+    int64_t saved_at; // images at the last snapshot, -1 before
+    int save_failed;  // the newest attempt did
+    int is_paused, is_resumed;
+    char changes[2048]; // settings that a resume changed; "" for none
+    enum status status;
+    char message[1024]; // the worker's, for the main thread
+};
+
+/* `twinscale train`; the arguments after "train". */
 enum status train_command(int argc, char **argv);
+
+/* run_loop.c: trains to the end, or to a fault, or until asked to stop; keeps the outcome in
+ * run->status and run->message. The body of the worker thread. */
+void run_loop(struct run *run);
+
+/* resume.c: finds the checkpoint that run->config.resume names, applies the flags over its
+ * settings, and goes on in its folder. */
+enum status resume_run(struct run *run, int argc, char **argv);
+
+/* run.c: the steps that a new and a resumed run share. run_prepare() does all that can fail
+ * before anything is written; run_train() does the rest in run->folder. */
+enum status run_prepare(struct run *run);
+enum status run_train(struct run *run);
+/* --dry-run: really steps, reports memory and time, writes nothing. */
+enum status run_dry(struct run *run);
 
 #endif

@@ -1,0 +1,181 @@
+/* run_loop.c - trains until the end, saving and drawing at every mark that is crossed.
+ *
+ * A checkpoint is written before the first step, so that a full disk or a folder without
+ * permission is known before hours are spent, not after. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/checkpoint.h"
+#include "app/run.h"
+#include "app/signals.h"
+#include "app/train.h"
+
+#define PAUSE_POLL_USEC 20000
+
+/* ---- saving ---------------------------------------------------------------------- */
+
+// "000200" for whole kimg, "000000.128" otherwise, so that no two snapshots share a name.
+static const char *kimg_name(double kimg, char *text, size_t bytes)
+{
+    if (fabs(kimg - floor(kimg + 0.5)) < 5e-7)
+        snprintf(text, bytes, "%06.0f", kimg);
+    else
+        snprintf(text, bytes, "%010.3f", kimg);
+    return text;
+}
+
+// `kimg` names the file: the mark that was just crossed, or where the run is.
+static void save_snapshot(struct run *run, double kimg)
+{
+    struct trainer *trainer = &run->trainer;
+    char name[32], path[1024];
+    if (run->saved_at == trainer->progress.images && !run->save_failed)
+        return;
+    report_state(&run->report, "saving ...");
+    run_folder_file(&run->folder, path, sizeof path, "snapshot-%s.safetensors",
+                    kimg_name(kimg, name, sizeof name));
+    run->save_failed = checkpoint_save(trainer, path) != STATUS_OK;
+    if (run->save_failed) {
+        report_say(&run->report, "warning: not saved: %s", status_message());
+        report_say(&run->report,
+                   "         training goes on; the next snapshot tries again");
+    } else {
+        snprintf(run->last_snapshot, sizeof run->last_snapshot, "%s", path);
+        run->saved_at = trainer->progress.images;
+        run_folder_log(&run->folder, "saved %s", path);
+        run_folder_prune(&run->folder, run->config.keep, path);
+    }
+    report_state(&run->report, run->is_paused ? "paused" : "training");
+}
+
+static void save_samples(struct run *run, const char *name)
+{
+    report_draw_samples(&run->report);
+    report_write_samples(&run->report, name, run->last_grid, sizeof run->last_grid);
+}
+
+static void save_fakes(struct run *run, double kimg)
+{
+    char number[32], name[64];
+    snprintf(name, sizeof name, "fakes%s.png", kimg_name(kimg, number, sizeof number));
+    save_samples(run, name);
+}
+
+/* ---- the loop -------------------------------------------------------------------- */
+
+/* True when a multiple of `interval` lies in (before, now]; *mark is the last such. Marks do
+ * not depend on where a run was resumed. */
+static int crosses(double before, double now, double interval, double *mark)
+{
+    double multiple = floor(now / interval + 1e-9);
+    *mark = multiple * interval;
+    return multiple > floor(before / interval + 1e-9);
+}
+
+static int is_done(const struct run *run)
+{
+    return (double)run->trainer.progress.images >= run->config.kimg * 1000.0;
+}
+
+static const char *resting_state(const struct run *run)
+{
+    return run->is_paused ? "paused" : "training";
+}
+
+// What keys and signals asked for since the last call; true when the run should end.
+static int serve(struct run *run, int requests)
+{
+    if (requests & REQUEST_SNAPSHOT)
+        save_snapshot(run, trainer_kimg(&run->trainer));
+    if (requests & REQUEST_EXPORT)
+        save_fakes(run, trainer_kimg(&run->trainer));
+    return !!(requests & REQUEST_QUIT);
+}
+
+// Serves requests, for as long as the run is paused; true when the run should end.
+static int serve_requests(struct run *run)
+{
+    double started = now_seconds();
+    int must_end;
+    for (;;) {
+        int requests = monitor_take_requests(run->monitor) | signals_take();
+        int is_paused = !!(requests & REQUEST_PAUSE);
+        if (is_paused != run->is_paused) {
+            run->is_paused = is_paused;
+            report_state(&run->report, resting_state(run));
+        }
+        must_end = serve(run, requests);
+        if (must_end || !is_paused)
+            break;
+        usleep(PAUSE_POLL_USEC);
+    }
+    report_maintenance(&run->report, now_seconds() - started);
+    return must_end;
+}
+
+static enum status one_step(struct run *run)
+{
+    struct trainer *trainer = &run->trainer;
+    double before = trainer_kimg(trainer), started = now_seconds();
+    int is_first = run->report.tick.index == 0;
+    TRY(train_step(trainer));
+    trainer->progress.elapsed_sec += now_seconds() - started;
+    report_step(&run->report);
+    double now = trainer_kimg(trainer), trained = now_seconds(), mark;
+    if (crosses(before, now, run->config.tick, &mark) || is_first)
+        report_tick(&run->report);
+    if (crosses(before, now, run->config.img_snap, &mark))
+        save_fakes(run, mark);
+    if (crosses(before, now, run->config.snap, &mark))
+        save_snapshot(run, mark);
+    report_maintenance(&run->report, now_seconds() - trained);
+    return STATUS_OK;
+}
+
+static enum status loop(struct run *run)
+{
+    report_write_reals(&run->report);
+    if (run->trainer.progress.step == 0) {
+        save_samples(run, "fakes_init.png");
+        save_snapshot(run, 0.0);
+        if (run->save_failed)
+            return status_fail(STATUS_FAILED, "%s", status_message());
+    }
+    while (!is_done(run)) {
+        if (serve_requests(run)) {
+            save_snapshot(run, trainer_kimg(&run->trainer));
+            report_say(&run->report,
+                       "stopped at %.1f kimg; go on with: twinscale train "
+                       "--resume %s",
+                       trainer_kimg(&run->trainer), run->folder.path);
+            return STATUS_OK;
+        }
+        TRY(one_step(run));
+    }
+    if (run->report.tick.loss[NETWORK_G].num > 0)
+        report_tick(&run->report);
+    save_snapshot(run, run->config.kimg);
+    save_fakes(run, run->config.kimg);
+    report_state(&run->report, "finished");
+    report_write_pictures(&run->report);
+    return STATUS_OK;
+}
+
+void run_loop(struct run *run)
+{
+    run->status = loop(run);
+    if (run->status == STATUS_OK && run->save_failed)
+        run->status =
+            status_fail(STATUS_FAILED,
+                        "the last snapshot could not be written (see above); the "
+                        "newest good one is %s",
+                        run->last_snapshot);
+    if (run->status != STATUS_OK) {
+        snprintf(run->message, sizeof run->message, "%s", status_message());
+        run_folder_log(&run->folder, "error: %s", run->message);
+    }
+    progress_clear();
+    monitor_finish(run->monitor);
+}
