@@ -1,11 +1,12 @@
 #include "app/checkpoint.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/checkpoint_json.h"
+#include "app/checkpoint_tensors.h"
 #include "app/output/safetensors.h"
 #include "kernels/half.h"
 
@@ -13,180 +14,6 @@ struct checkpoint {
     char path[1024];
     struct safetensors_file *file;
 };
-
-/* ---- the list of tensors that a run consists of ---------------------------------- */
-
-struct state_tensor {
-    char name[96];
-    struct tensor tensor; // data on the device
-};
-
-#define STATE_TENSORS_MAX (8 * NET_PARAMS_MAX)
-
-struct state_list {
-    size_t count;
-    struct state_tensor entry[STATE_TENSORS_MAX];
-};
-
-static void list_block(struct state_list *list, const struct net *net, const char *role,
-                       float *block)
-{
-    for (int i = 0; i < net->param_count; i++) {
-        CHECK(list->count < STATE_TENSORS_MAX);
-        struct state_tensor *entry = &list->entry[list->count++];
-        snprintf(entry->name, sizeof entry->name, "%s.%s%s", net->name, role,
-                 net->param[i].name);
-        entry->tensor = net_param_tensor(net, i, block);
-    }
-}
-
-static void list_running(struct state_list *list, const struct net *net)
-{
-    for (int i = 0; i < net->layer_count; i++) {
-        const struct layer *layer = &net->layers[i];
-        if (layer->kind != LAYER_BATCH_NORM)
-            continue;
-        float *const data[2] = {layer->norm.running_mean, layer->norm.running_var};
-        static const char *const word[2] = {"running_mean", "running_var"};
-        for (int k = 0; k < 2; k++) {
-            CHECK(list->count < STATE_TENSORS_MAX);
-            struct state_tensor *entry = &list->entry[list->count++];
-            snprintf(entry->name, sizeof entry->name, "%s.%s.%s", net->name, layer->name,
-                     word[k]);
-            entry->tensor =
-                tensor_of(DTYPE_F32, (struct shape){1, 1, 1, layer->y.shape.c}, data[k]);
-        }
-    }
-}
-
-static void list_state(struct state_list *list, struct trainer *trainer)
-{
-    list->count = 0;
-    for (int network = 0; network < NETWORK_COUNT; network++) {
-        struct player *player = &trainer->player[network];
-        list_block(list, &player->net, "", player->net.params);
-        list_running(list, &player->net);
-        list_block(list, &player->net, "adam_m.", player->adam.m);
-        list_block(list, &player->net, "adam_v.", player->adam.v);
-    }
-    list_block(list, &trainer->player[NETWORK_G].net, "ema.", trainer->ema.average);
-}
-
-/* ---- device tensors without padding, and back ------------------------------------ */
-
-static size_t pixels_of(const struct tensor *tensor)
-{
-    return (size_t)tensor->shape.n * (size_t)tensor->shape.h * (size_t)tensor->shape.w;
-}
-
-static void download_packed(struct device *device, const struct tensor *tensor,
-                            float *packed)
-{
-    float *stored = malloc(tensor_bytes(tensor));
-    CHECK(stored, "%zu bytes", tensor_bytes(tensor));
-    device->ops->memory.download(device, stored, tensor->data, tensor_bytes(tensor));
-    size_t channels = (size_t)tensor->shape.c;
-    for (size_t pixel = 0; pixel < pixels_of(tensor); pixel++)
-        memcpy(packed + pixel * channels, stored + pixel * (size_t)tensor->c_stored,
-               channels * sizeof *packed);
-    free(stored);
-}
-
-static void upload_packed(struct device *device, const struct tensor *tensor,
-                          const float *packed)
-{
-    float *stored = calloc(1, tensor_bytes(tensor));
-    CHECK(stored, "%zu bytes", tensor_bytes(tensor));
-    size_t channels = (size_t)tensor->shape.c;
-    for (size_t pixel = 0; pixel < pixels_of(tensor); pixel++)
-        memcpy(stored + pixel * (size_t)tensor->c_stored, packed + pixel * channels,
-               channels * sizeof *packed);
-    device->ops->memory.upload(device, tensor->data, stored, tensor_bytes(tensor));
-    free(stored);
-}
-
-// Rank 4 for weights, 1 for vectors, as their readers elsewhere expect.
-static void describe(const struct state_tensor *entry, const float *packed,
-                     struct safetensor *out)
-{
-    struct shape s = entry->tensor.shape;
-    *out = (struct safetensor){.data = packed,
-                               .bytes = tensor_elements(&entry->tensor) * sizeof *packed};
-    snprintf(out->name, sizeof out->name, "%s", entry->name);
-    snprintf(out->dtype, sizeof out->dtype, "F32");
-    int is_vector = s.n == 1 && s.h == 1 && s.w == 1;
-    out->rank = is_vector ? 1 : 4;
-    const int64_t full[4] = {s.n, s.h, s.w, s.c};
-    for (int i = 0; i < out->rank; i++)
-        out->shape[i] = is_vector ? s.c : full[i];
-}
-
-/* ---- metadata -------------------------------------------------------------------- */
-
-static json_t *scaler_json(const struct grad_scaler_saved *saved)
-{
-    return json_pack("{s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}",
-                     "scale", saved->scale, "growth_factor", saved->growth_factor,
-                     "backoff_factor", saved->backoff_factor, "growth_interval",
-                     (json_int_t)saved->growth_interval, "_growth_tracker",
-                     (json_int_t)saved->growth_tracker, "enabled", saved->enabled,
-                     "adam_t", (json_int_t)saved->adam_t, "updates",
-                     (json_int_t)saved->updates, "skipped", (json_int_t)saved->skipped,
-                     "skipped_in_a_row", (json_int_t)saved->skipped_in_a_row, "growths",
-                     (json_int_t)saved->growths, "backoffs", (json_int_t)saved->backoffs);
-}
-
-static enum status scaler_from_json(json_t *json, const char *path,
-                                    struct grad_scaler_saved *saved)
-{
-    json_int_t interval, tracker, adam_t, updates, skipped, in_a_row, growths, backoffs;
-    json_error_t error;
-    if (json_unpack_ex(json, &error, 0,
-                       "{s:F, s:F, s:F, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}",
-                       "scale", &saved->scale, "growth_factor", &saved->growth_factor,
-                       "backoff_factor", &saved->backoff_factor, "growth_interval",
-                       &interval, "_growth_tracker", &tracker, "enabled", &saved->enabled,
-                       "adam_t", &adam_t, "updates", &updates, "skipped", &skipped,
-                       "skipped_in_a_row", &in_a_row, "growths", &growths, "backoffs",
-                       &backoffs))
-        return status_fail(STATUS_DATA, "%s: its scaler state cannot be read: %s", path,
-                           error.text);
-    saved->growth_interval = interval;
-    saved->growth_tracker = tracker;
-    saved->adam_t = adam_t;
-    saved->updates = updates;
-    saved->skipped = skipped;
-    saved->skipped_in_a_row = in_a_row;
-    saved->growths = growths;
-    saved->backoffs = backoffs;
-    return STATUS_OK;
-}
-
-static char *dump(json_t *json)
-{
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    json_decref(json);
-    CHECK(text, "a JSON value could not be written");
-    return text;
-}
-
-static char *state_json(const struct trainer *trainer)
-{
-    struct grad_scaler_saved g = grad_scaler_save(&trainer->player[NETWORK_G].scaler);
-    struct grad_scaler_saved d = grad_scaler_save(&trainer->player[NETWORK_D].scaler);
-    return dump(json_pack("{s:I, s:I, s:o, s:o}", "step",
-                          (json_int_t)trainer->progress.step, "images",
-                          (json_int_t)trainer->progress.images, "scaler_g",
-                          scaler_json(&g), "scaler_d", scaler_json(&d)));
-}
-
-static char *data_json(const struct dataset *dataset)
-{
-    char digest[20];
-    snprintf(digest, sizeof digest, "%016" PRIx64, dataset->digest);
-    return dump(json_pack("{s:s, s:I, s:s}", "name", dataset->name, "count",
-                          (json_int_t)dataset->count, "digest", digest));
-}
 
 /* ---- saving ---------------------------------------------------------------------- */
 
@@ -210,7 +37,8 @@ static enum status write_state(struct trainer *trainer, const char *path,
     char clock[64];
     snprintf(clock, sizeof clock, "%.3f", trainer->progress.elapsed_sec);
     char *config = config_to_json(&trainer->config);
-    char *state = state_json(trainer), *data = data_json(trainer->dataset);
+    char *state = checkpoint_state_json(trainer),
+         *data = checkpoint_data_json(trainer->dataset);
     const struct safetensors_pair pairs[] = {
         {"format", "twinscale"}, {"twinscale.version", "1"},
         {"config", config},      {"state", state},
@@ -228,7 +56,7 @@ enum status checkpoint_save(struct trainer *trainer, const char *path)
 {
     struct state_list *list = malloc(sizeof *list);
     CHECK(list);
-    list_state(list, trainer);
+    state_list_all(list, trainer);
     struct safetensor *tensors = calloc(list->count, sizeof *tensors);
     CHECK(tensors);
     enum status status = STATUS_OK;
@@ -236,8 +64,8 @@ enum status checkpoint_save(struct trainer *trainer, const char *path)
         const struct state_tensor *entry = &list->entry[i];
         float *packed = malloc(tensor_elements(&entry->tensor) * sizeof *packed);
         CHECK(packed);
-        download_packed(trainer->device, &entry->tensor, packed);
-        describe(entry, packed, &tensors[i]);
+        state_download(trainer->device, &entry->tensor, packed);
+        state_describe(entry, packed, &tensors[i]);
         status = check_finite(&tensors[i]);
     }
     if (status == STATUS_OK)
@@ -333,8 +161,8 @@ static enum status read_state(const struct checkpoint *checkpoint,
     static const char *const keys[] = {
         [NETWORK_G] = "scaler_g", [NETWORK_D] = "scaler_d"};
     for (int network = 0; network < NETWORK_COUNT && status == STATUS_OK; network++)
-        status = scaler_from_json(json_object_get(state, keys[network]), checkpoint->path,
-                                  &facts->scaler[network]);
+        status = checkpoint_scaler_from_json(json_object_get(state, keys[network]),
+                                             checkpoint->path, &facts->scaler[network]);
     if (status == STATUS_OK) {
         facts->step = step;
         facts->images = images;
@@ -408,7 +236,7 @@ static enum status load_entry(const struct checkpoint *checkpoint, struct device
         return status_fail(STATUS_DATA, "%s: tensor %s is missing; the file is damaged",
                            checkpoint->path, saved_name);
     struct safetensor want;
-    describe(entry, NULL, &want);
+    state_describe(entry, NULL, &want);
     if (strcmp(saved->dtype, want.dtype) != 0 || saved->bytes != bytes ||
         saved->rank != want.rank ||
         memcmp(saved->shape, want.shape, (size_t)want.rank * sizeof *want.shape) != 0) {
@@ -420,7 +248,7 @@ static enum status load_entry(const struct checkpoint *checkpoint, struct device
             checkpoint->path, saved_name, saved->dtype, saved->bytes,
             shape_text(entry->tensor.shape, text));
     }
-    upload_packed(device, &entry->tensor, saved->data);
+    state_upload(device, &entry->tensor, saved->data);
     return STATUS_OK;
 }
 
@@ -442,7 +270,7 @@ static enum status load_tensors(const struct checkpoint *checkpoint,
 {
     struct state_list *list = malloc(sizeof *list);
     CHECK(list);
-    list_state(list, trainer);
+    state_list_all(list, trainer);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list->count && status == STATUS_OK; i++)
         status =
@@ -475,7 +303,7 @@ enum status checkpoint_load_generator(const struct checkpoint *checkpoint,
     struct state_list *list = malloc(sizeof *list);
     CHECK(list);
     list->count = 0;
-    list_block(list, generator, raw ? "" : "ema.", block);
+    state_list_block(list, generator, raw ? "" : "ema.", block);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list->count && status == STATUS_OK; i++)
         status = load_entry(checkpoint, generator->device, &list->entry[i],

@@ -1,13 +1,11 @@
 #include "app/report.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "app/output/grid.h"
 #include "app/output/history_recall.h"
 #include "app/train.h"
 
@@ -125,7 +123,7 @@ static void fill_facts(struct report *report, struct dashboard *facts)
     facts->hover_x = facts->hover_y = -1;
 }
 
-static void publish(struct report *report, const uint8_t *tiles)
+void report_publish(struct report *report, const uint8_t *tiles)
 {
     struct dashboard facts;
     fill_facts(report, &facts);
@@ -136,7 +134,7 @@ static void publish(struct report *report, const uint8_t *tiles)
 void report_state(struct report *report, const char *state)
 {
     report->state = state;
-    publish(report, NULL);
+    report_publish(report, NULL);
 }
 
 /* ---- after every step ------------------------------------------------------------ */
@@ -249,104 +247,8 @@ void report_step(struct report *report)
         fmax(SAMPLE_SEC_MIN, report->sample_cost / SAMPLE_SHARE))
         report_draw_samples(report);
     else
-        publish(report, NULL);
+        report_publish(report, NULL);
     report_maintenance(report, now_seconds() - now);
-}
-
-/* ---- pictures -------------------------------------------------------------------- */
-
-static void picture_failed(struct report *report)
-{
-    if (!report->had_picture_error)
-        report_say(report, "warning: %s (training goes on; said once)", status_message());
-    report->had_picture_error = 1;
-}
-
-void report_draw_samples(struct report *report)
-{
-    struct trainer *trainer = report->trainer;
-    double started = now_seconds();
-    sampler_load(&trainer->sampler, trainer->ema.average);
-    sampler_draw(&trainer->sampler, report->seeds, report->tile_count, report->tiles);
-    report->tiles_kimg = trainer_kimg(trainer);
-    report->last_samples = now_seconds();
-    report->sample_cost = report->last_samples - started;
-    publish(report, report->tiles);
-}
-
-static struct grid grid_of(const struct report *report, const uint8_t *pixels, int count)
-{
-    const struct trainer *trainer = report->trainer;
-    return (struct grid){.pixels = pixels,
-                         .count = count,
-                         .h = trainer->config.resolution,
-                         .w = trainer->config.resolution,
-                         .channels = trainer->dataset->channels,
-                         .columns = trainer->config.grid_columns};
-}
-
-void report_write_reals(struct report *report)
-{
-    const struct trainer *trainer = report->trainer;
-    const struct dataset *dataset = trainer->dataset;
-    size_t count = (size_t)report->tile_count < dataset->count
-                       ? (size_t)report->tile_count
-                       : dataset->count;
-    size_t image_bytes = tensor_bytes(&trainer->sampler.pixels) / SAMPLER_BATCH;
-    uint8_t *pixels = malloc(count * image_bytes);
-    if (!pixels)
-        return;
-    // The first images of the shuffled order: what D sees first.
-    for (size_t i = 0; i < count; i++)
-        memcpy(pixels + i * image_bytes,
-               dataset->pixels +
-                   batch_index(dataset, (uint64_t)trainer->config.seed, i) * image_bytes,
-               image_bytes);
-    char path[1024];
-    struct grid grid = grid_of(report, pixels, (int)count);
-    if (grid_write(&grid, run_folder_file(report->folder, path, sizeof path, "reals.png"),
-                   1) != STATUS_OK)
-        picture_failed(report);
-    free(pixels);
-}
-
-void report_write_samples(struct report *report, const char *name, char *path,
-                          size_t bytes)
-{
-    char own_path[1024], kimg[32], seeds[32];
-    if (!path) {
-        path = own_path;
-        bytes = sizeof own_path;
-    }
-    snprintf(kimg, sizeof kimg, "%.3f", report->tiles_kimg);
-    snprintf(seeds, sizeof seeds, "0-%d", report->tile_count - 1);
-    const struct png_text texts[] = {{"Software", "twinscale " TWINSCALE_VERSION},
-                                     {"twinscale:kimg", kimg},
-                                     {"twinscale:seeds", seeds}};
-    struct grid grid = grid_of(report, report->tiles, report->tile_count);
-    grid.texts = texts;
-    grid.text_count = 3;
-    if (grid_write(&grid, run_folder_file(report->folder, path, bytes, "%s", name), 1) !=
-        STATUS_OK)
-        picture_failed(report);
-}
-
-void report_write_pictures(struct report *report)
-{
-    char path[1024];
-    struct monitor_view view = {0};
-    monitor_read(report->monitor, &view);
-    view.dashboard.hover_x = view.dashboard.hover_y = -1;
-    enum status status = dashboard_write_scales(
-        &view.dashboard,
-        run_folder_file(report->folder, path, sizeof path, "scales.png"));
-    if (status == STATUS_OK && report->draws_preview)
-        status = dashboard_write_png(
-            &view.dashboard,
-            run_folder_file(report->folder, path, sizeof path, "preview.png"));
-    if (status != STATUS_OK)
-        picture_failed(report);
-    monitor_view_release(&view);
 }
 
 /* ---- ticks ----------------------------------------------------------------------- */
@@ -386,7 +288,7 @@ void report_tick(struct report *report)
     if (report->draws_preview)
         report_draw_samples(report);
     else
-        publish(report, NULL);
+        report_publish(report, NULL);
     report_write_pictures(report);
     report->tick = (struct tick){.index = report->tick.index + 1};
     // The next tick's clock starts where this one's ended: its pictures belong to the next.

@@ -62,6 +62,9 @@ void report_write_reals(struct report *report);
 void report_write_samples(struct report *report, const char *name, char *path,
                           size_t bytes);
 
+/* Hands the monitor where the run is, and the tiles when there are new ones (else NULL). */
+void report_publish(struct report *report, const uint8_t *tiles);
+
 /* Tells the window a word about what goes on ("paused", "saving ..."). */
 void report_state(struct report *report, const char *state);
 

@@ -1,0 +1,69 @@
+#include "app/checkpoint_json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static json_t *scaler_json(const struct grad_scaler_saved *saved)
+{
+    return json_pack("{s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}",
+                     "scale", saved->scale, "growth_factor", saved->growth_factor,
+                     "backoff_factor", saved->backoff_factor, "growth_interval",
+                     (json_int_t)saved->growth_interval, "_growth_tracker",
+                     (json_int_t)saved->growth_tracker, "enabled", saved->enabled,
+                     "adam_t", (json_int_t)saved->adam_t, "updates",
+                     (json_int_t)saved->updates, "skipped", (json_int_t)saved->skipped,
+                     "skipped_in_a_row", (json_int_t)saved->skipped_in_a_row, "growths",
+                     (json_int_t)saved->growths, "backoffs", (json_int_t)saved->backoffs);
+}
+
+enum status checkpoint_scaler_from_json(json_t *json, const char *path,
+                                        struct grad_scaler_saved *saved)
+{
+    json_int_t interval, tracker, adam_t, updates, skipped, in_a_row, growths, backoffs;
+    json_error_t error;
+    if (json_unpack_ex(json, &error, 0,
+                       "{s:F, s:F, s:F, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}",
+                       "scale", &saved->scale, "growth_factor", &saved->growth_factor,
+                       "backoff_factor", &saved->backoff_factor, "growth_interval",
+                       &interval, "_growth_tracker", &tracker, "enabled", &saved->enabled,
+                       "adam_t", &adam_t, "updates", &updates, "skipped", &skipped,
+                       "skipped_in_a_row", &in_a_row, "growths", &growths, "backoffs",
+                       &backoffs))
+        return status_fail(STATUS_DATA, "%s: its scaler state cannot be read: %s", path,
+                           error.text);
+    saved->growth_interval = interval;
+    saved->growth_tracker = tracker;
+    saved->adam_t = adam_t;
+    saved->updates = updates;
+    saved->skipped = skipped;
+    saved->skipped_in_a_row = in_a_row;
+    saved->growths = growths;
+    saved->backoffs = backoffs;
+    return STATUS_OK;
+}
+
+static char *dump(json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    CHECK(text, "a JSON value could not be written");
+    return text;
+}
+
+char *checkpoint_state_json(const struct trainer *trainer)
+{
+    struct grad_scaler_saved g = grad_scaler_save(&trainer->player[NETWORK_G].scaler);
+    struct grad_scaler_saved d = grad_scaler_save(&trainer->player[NETWORK_D].scaler);
+    return dump(json_pack("{s:I, s:I, s:o, s:o}", "step",
+                          (json_int_t)trainer->progress.step, "images",
+                          (json_int_t)trainer->progress.images, "scaler_g",
+                          scaler_json(&g), "scaler_d", scaler_json(&d)));
+}
+
+char *checkpoint_data_json(const struct dataset *dataset)
+{
+    char digest[20];
+    snprintf(digest, sizeof digest, "%016" PRIx64, dataset->digest);
+    return dump(json_pack("{s:s, s:I, s:s}", "name", dataset->name, "count",
+                          (json_int_t)dataset->count, "digest", digest));
+}

@@ -1,0 +1,94 @@
+#include "app/checkpoint_tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void state_list_block(struct state_list *list, const struct net *net, const char *role,
+                      float *block)
+{
+    for (int i = 0; i < net->param_count; i++) {
+        CHECK(list->count < STATE_TENSORS_MAX);
+        struct state_tensor *entry = &list->entry[list->count++];
+        snprintf(entry->name, sizeof entry->name, "%s.%s%s", net->name, role,
+                 net->param[i].name);
+        entry->tensor = net_param_tensor(net, i, block);
+    }
+}
+
+static void list_running(struct state_list *list, const struct net *net)
+{
+    for (int i = 0; i < net->layer_count; i++) {
+        const struct layer *layer = &net->layers[i];
+        if (layer->kind != LAYER_BATCH_NORM)
+            continue;
+        float *const data[2] = {layer->norm.running_mean, layer->norm.running_var};
+        static const char *const word[2] = {"running_mean", "running_var"};
+        for (int k = 0; k < 2; k++) {
+            CHECK(list->count < STATE_TENSORS_MAX);
+            struct state_tensor *entry = &list->entry[list->count++];
+            snprintf(entry->name, sizeof entry->name, "%s.%s.%s", net->name, layer->name,
+                     word[k]);
+            entry->tensor =
+                tensor_of(DTYPE_F32, (struct shape){1, 1, 1, layer->y.shape.c}, data[k]);
+        }
+    }
+}
+
+void state_list_all(struct state_list *list, struct trainer *trainer)
+{
+    list->count = 0;
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        struct player *player = &trainer->player[network];
+        state_list_block(list, &player->net, "", player->net.params);
+        list_running(list, &player->net);
+        state_list_block(list, &player->net, "adam_m.", player->adam.m);
+        state_list_block(list, &player->net, "adam_v.", player->adam.v);
+    }
+    state_list_block(list, &trainer->player[NETWORK_G].net, "ema.", trainer->ema.average);
+}
+
+static size_t pixels_of(const struct tensor *tensor)
+{
+    return (size_t)tensor->shape.n * (size_t)tensor->shape.h * (size_t)tensor->shape.w;
+}
+
+void state_download(struct device *device, const struct tensor *tensor, float *packed)
+{
+    float *stored = malloc(tensor_bytes(tensor));
+    CHECK(stored, "%zu bytes", tensor_bytes(tensor));
+    device->ops->memory.download(device, stored, tensor->data, tensor_bytes(tensor));
+    size_t channels = (size_t)tensor->shape.c;
+    for (size_t pixel = 0; pixel < pixels_of(tensor); pixel++)
+        memcpy(packed + pixel * channels, stored + pixel * (size_t)tensor->c_stored,
+               channels * sizeof *packed);
+    free(stored);
+}
+
+void state_upload(struct device *device, const struct tensor *tensor, const float *packed)
+{
+    float *stored = calloc(1, tensor_bytes(tensor));
+    CHECK(stored, "%zu bytes", tensor_bytes(tensor));
+    size_t channels = (size_t)tensor->shape.c;
+    for (size_t pixel = 0; pixel < pixels_of(tensor); pixel++)
+        memcpy(stored + pixel * (size_t)tensor->c_stored, packed + pixel * channels,
+               channels * sizeof *packed);
+    device->ops->memory.upload(device, tensor->data, stored, tensor_bytes(tensor));
+    free(stored);
+}
+
+// Rank 4 for weights, 1 for vectors, as their readers elsewhere expect.
+void state_describe(const struct state_tensor *entry, const float *packed,
+                    struct safetensor *out)
+{
+    struct shape s = entry->tensor.shape;
+    *out = (struct safetensor){.data = packed,
+                               .bytes = tensor_elements(&entry->tensor) * sizeof *packed};
+    snprintf(out->name, sizeof out->name, "%s", entry->name);
+    snprintf(out->dtype, sizeof out->dtype, "F32");
+    int is_vector = s.n == 1 && s.h == 1 && s.w == 1;
+    out->rank = is_vector ? 1 : 4;
+    const int64_t full[4] = {s.n, s.h, s.w, s.c};
+    for (int i = 0; i < out->rank; i++)
+        out->shape[i] = is_vector ? s.c : full[i];
+}

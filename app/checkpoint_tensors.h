@@ -1,0 +1,38 @@
+/* checkpoint_tensors.h - the tensors that a run consists of, and their way to a file.
+ * Flow:  trainer -> [state_list_all] -> checkpoint.c saves and loads every entry.
+ * Owns:  nothing: entries point into the trainer's blocks. */
+#ifndef APP_CHECKPOINT_TENSORS_H
+#define APP_CHECKPOINT_TENSORS_H
+
+#include "app/output/safetensors.h"
+#include "app/trainer.h"
+
+struct state_tensor {
+    char name[96];        // "g.adam_m.conv1.weight"
+    struct tensor tensor; // f32, on the device, with its padding
+};
+
+#define STATE_TENSORS_MAX (8 * NET_PARAMS_MAX)
+
+struct state_list {
+    size_t count;
+    struct state_tensor entry[STATE_TENSORS_MAX];
+};
+
+/* Adds every parameter of `net` over `block` as NET.ROLEPARAM (role "ema." or ""). */
+void state_list_block(struct state_list *list, const struct net *net, const char *role,
+                      float *block);
+
+/* Weights, running statistics, Adam's moments and the average: all that a run is. */
+void state_list_all(struct state_list *list, struct trainer *trainer);
+
+/* Copies a device tensor into `packed` [elements] without its padding, and back. */
+void state_download(struct device *device, const struct tensor *tensor, float *packed);
+void state_upload(struct device *device, const struct tensor *tensor,
+                  const float *packed);
+
+/* How the file describes it: rank 4 for weights, 1 for vectors. */
+void state_describe(const struct state_tensor *entry, const float *packed,
+                    struct safetensor *out);
+
+#endif
