@@ -36,11 +36,13 @@ static void save_snapshot(struct run *run, double kimg)
     report_state(&run->report, "saving ...");
     run_folder_file(&run->folder, path, sizeof path, "snapshot-%s.safetensors",
                     kimg_name(kimg, name, sizeof name));
+    int failed_before = run->save_failed;
     run->save_failed = checkpoint_save(trainer, path) != STATUS_OK;
     if (run->save_failed) {
         report_say(&run->report, "warning: not saved: %s", status_message());
-        report_say(&run->report,
-                   "         training goes on; the next snapshot tries again");
+        if (!failed_before)
+            report_say(&run->report,
+                       "         training goes on; the next snapshot tries again");
     } else {
         snprintf(run->last_snapshot, sizeof run->last_snapshot, "%s", path);
         run->saved_at = trainer->progress.images;

@@ -31,6 +31,8 @@ void signals_install(void)
     sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
+    // A file over the limit of `ulimit -f` is then an error with a sentence, not a death.
+    sigaction(SIGXFSZ, &action, NULL);
 }
 
 int signals_take(void)

@@ -1,0 +1,219 @@
+/* test_reports.c - faults that users of other trainers have reported, and what this program
+ * does instead. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/status.h"
+#include "tests/app/disk.h"
+#include "tests/app/runs.h"
+#include "tests/support/support.h"
+
+static char out[512];
+
+static int enter(void **state)
+{
+    (void)state;
+    snprintf(out, sizeof out, "%s", make_folder("reports"));
+    return 0;
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    remove_folder(out);
+    return 0;
+}
+
+static void test_watching_changes_no_byte_of_the_training(void **state)
+{
+    (void)state;
+    char watched[600], unwatched[600], a[32], b[32];
+    snprintf(watched, sizeof watched, "%s/watched", out);
+    snprintf(unwatched, sizeof unwatched, "%s/unwatched", out);
+    twinscale_must("train " SMALL_RUN
+                   " --out '%s' --kimg 0.32 --tick 0.016 --img-snap 0.032 "
+                   "--preview png",
+                   watched);
+    twinscale_must("train " SMALL_RUN " --out '%s' --kimg 0.32 --tick 0.32 --img-snap 9",
+                   unwatched);
+    digest_of(run_in(watched), a);
+    digest_of(run_in(unwatched), b);
+    assert_string_equal(a, b);
+}
+
+static void test_every_number_of_samples_makes_a_whole_grid(void **state)
+{
+    (void)state;
+    char text[1024];
+    twinscale_must("train " SMALL_RUN " --out '%s/runs' --kimg 0.032", out);
+    char runs[600], run[1024];
+    snprintf(runs, sizeof runs, "%s/runs", out);
+    snprintf(run, sizeof run, "%s", run_in(runs));
+    const int counts[] = {1, 5, 7, 32, 33};
+    for (int i = 0; i < 5; i++) {
+        int n = counts[i];
+        twinscale_must("sample '%s' --seeds 0-%d --grid 8x8 -o '%s/n%d.png'", run, n - 1,
+                       out, n);
+        // IHDR: width and height as big-endian words at byte 16. Tiles of 32, gaps of 2.
+        int columns = n < 8 ? n : 8, rows = (n + 7) / 8;
+        assert_int_equal(run_command(text, sizeof text,
+                                     "od -An -tu1 -j16 -N8 '%s/n%d.png' | awk '{print "
+                                     "$3*256+$4, $7*256+$8}'",
+                                     out, n),
+                         0);
+        int width, height;
+        assert_int_equal(sscanf(text, "%d %d", &width, &height), 2);
+        assert_true(width >= 32 * columns && width <= 32 * columns + 2 * (columns + 1));
+        assert_true(height >= 32 * rows && height <= 32 * rows + 2 * (rows + 1));
+    }
+}
+
+static void test_a_resume_from_an_older_snapshot_never_goes_back_in_the_logs(void **state)
+{
+    (void)state;
+    char text[4096];
+    twinscale_must("train " SMALL_RUN " --out '%s' --kimg 0.32 --snap 0.16 --tick 0.032 "
+                   "--inject d:3-18:inf",
+                   out);
+    char run[1024];
+    snprintf(run, sizeof run, "%s", run_in(out));
+    twinscale_must("train --resume '%s/snapshot-000000.160.safetensors'", run);
+    // Steps in stats.jsonl and events.jsonl only rise, and the curves' future is kept aside.
+    assert_int_equal(
+        run_command(
+            text, sizeof text,
+            "cd '%s' && for f in stats events; do sed -E "
+            "'s/.*\"(Progress\\/step|step)\":(\\{[^}]*\"mean\":)?([0-9.]+).*/\\3/' "
+            "$f.jsonl | sort -n -c && test -s $f.jsonl.bak || exit 1; done; "
+            "test -e snapshot-000000.320.safetensors.bak && "
+            "test -e snapshot-000000.320.safetensors && "
+            "grep -c . events.jsonl",
+            run),
+        0);
+    assert_int_equal(atoi(text), 16); // every skip of steps 3 to 18 once
+}
+
+static void test_a_resumed_run_logs_what_the_straight_one_did(void **state)
+{
+    (void)state;
+    char text[4096], broken[600];
+    twinscale_must("train " SMALL_RUN " --out '%s/straight' --kimg 0.32 --tick 0.032 "
+                   "--mirror",
+                   out);
+    twinscale_must(
+        "train " SMALL_RUN " --out '%s/broken' --kimg 0.16 --tick 0.032 --mirror", out);
+    snprintf(broken, sizeof broken, "%s/broken", out);
+    twinscale_must("train --resume '%s' --kimg 0.32", run_in(broken));
+    // All numbers but times and memory; 0.16 kimg is a mark of both.
+    int code = run_command(text, sizeof text,
+                           "strip() { sed -E 's/\"(Timing|Resources)[^}]*\\},?//g; "
+                           "s/,?\"timestamp\":[0-9.]+//' \"$1\"/*/stats.jsonl; }; "
+                           "strip '%s/straight' > '%s/a'; strip '%s/broken' > '%s/b'; "
+                           "test -s '%s/a' && diff '%s/a' '%s/b'",
+                           out, out, out, out, out, out, out);
+    if (code != 0)
+        fail_msg("%s", text);
+}
+
+static int train_on_a_full_disk(const char *folder)
+{
+    char text[4096];
+    EXPECT(fill_disk(folder) == 0);
+    int code = twinscale(text, sizeof text, "train " SMALL_RUN " --out '%s' --kimg 0.16",
+                         folder);
+    if (code != 1 || !strstr(text, "No space left")) {
+        fprintf(stderr, "exit %d: %s\n", code, text);
+        return 1;
+    }
+    return 0;
+}
+
+static void test_a_full_disk_is_told_before_training_begins(void **state)
+{
+    (void)state;
+    int code = with_small_disk(out, 1024, train_on_a_full_disk);
+    if (code == CHILD_SKIPS)
+        skip();
+    assert_int_equal(code, 0);
+}
+
+static int train_until_the_disk_is_full(const char *folder)
+{
+    static char text[32768];
+    char kept[1024];
+    int code =
+        twinscale(text, sizeof text,
+                  "train " SMALL_RUN " --out '%s' --kimg 0.32 --snap 0.016", folder);
+    const char *newest = strstr(text, "the newest good one is ");
+    if (code != 1 || !strstr(text, "training goes on") || !newest ||
+        !strstr(text, "kimg 0.320/0.32") ||
+        sscanf(newest, "the newest good one is %1000s", kept) != 1) {
+        fprintf(stderr, "exit %d: %s\n", code, text);
+        return 1;
+    }
+    code = twinscale(text, sizeof text, "info '%s'", kept);
+    EXPECT(code == 0);
+    return 0;
+}
+
+static void test_a_disk_that_fills_up_costs_no_step_and_no_older_checkpoint(void **state)
+{
+    (void)state;
+    int code = with_small_disk(out, 3072, train_until_the_disk_is_full);
+    if (code == CHILD_SKIPS)
+        skip();
+    assert_int_equal(code, 0);
+}
+
+static void test_a_file_size_limit_is_a_sentence_and_not_a_death(void **state)
+{
+    (void)state;
+    char text[4096];
+    int code =
+        run_command(text, sizeof text,
+                    "ulimit -f 40; '%s' train " SMALL_RUN " --out '%s' --kimg 0.16",
+                    TWINSCALE_PROGRAM, out);
+    if (code != 1 || !strstr(text, "File too large"))
+        fail_msg("exit %d: %s", code, text);
+}
+
+static void
+test_sigusr1_saves_and_goes_on_and_a_second_interrupt_ends_at_once(void **state)
+{
+    (void)state;
+    char text[4096];
+    int code = run_command(
+        text, sizeof text,
+        "'%s' train " SMALL_RUN " --out '%s' --kimg 6400 --snap 6400 --tick 0.16 "
+        ">'%s/log' 2>&1 & pid=$!; "
+        "wait_for() { n=0; while ! eval \"$1\" && [ $n -lt 400 ]; do sleep 0.05; "
+        "n=$((n+1)); done; [ $n -lt 400 ]; }; "
+        "snapshots() { ls '%s'/0*/snapshot-* 2>/dev/null | wc -l; }; "
+        "wait_for '[ -s '%s'/0*/stats.jsonl ]' && kill -USR1 $pid && "
+        "wait_for '[ $(snapshots) -eq 2 ]' && "
+        "ticks=$(cat '%s'/0*/stats.jsonl | wc -l) && "
+        "wait_for '[ $(cat '%s'/0*/stats.jsonl | wc -l) -gt $ticks ]'; went=$?; "
+        "kill -STOP $pid; kill -INT $pid; kill -CONT $pid; kill -INT $pid; "
+        "wait $pid; code=$?; [ $went -eq 0 ] || exit 1; exit $code",
+        TWINSCALE_PROGRAM, out, out, out, out, out, out);
+    // Whether the second one came before the save was done is a race; both ends are right.
+    if (code != 130 && code != 0)
+        fail_msg("exit %d: %s", code, text);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+    const struct CMUnitTest tests[] = {
+        TEST(test_watching_changes_no_byte_of_the_training),
+        TEST(test_every_number_of_samples_makes_a_whole_grid),
+        TEST(test_a_resume_from_an_older_snapshot_never_goes_back_in_the_logs),
+        TEST(test_a_resumed_run_logs_what_the_straight_one_did),
+        TEST(test_a_full_disk_is_told_before_training_begins),
+        TEST(test_a_disk_that_fills_up_costs_no_step_and_no_older_checkpoint),
+        TEST(test_a_file_size_limit_is_a_sentence_and_not_a_death),
+        TEST(test_sigusr1_saves_and_goes_on_and_a_second_interrupt_ends_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
