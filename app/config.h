@@ -74,8 +74,7 @@ void config_default(struct config *config);
 
 /* Applies assets/presets/NAME.json (embedded in the binary), or a path ending in .json,
  * such as the options.json of an earlier run; never its `resume` or `dry_run`. An unknown
- * name is STATUS_USAGE with the nearest known one; what is wrong in a file, STATUS_DATA.
- */
+ * name is STATUS_USAGE with the nearest known one; what is wrong in a file, STATUS_DATA. */
 enum status config_apply_preset(struct config *config, const char *name);
 
 /* Sets one setting from text, as the command line does. `source` ("--g-lr", "preset x",
@@ -86,9 +85,9 @@ enum status config_set(struct config *config, const char *name, const char *valu
 
 /* Parses `train`'s arguments (without "train"). A preset named anywhere is applied first,
  * then the flags in order. --help is told by *wants_help. Flags: --name value,
- * --name=value,
- * --name / --no-name for switches, one bare word for --data; -n is --dry-run. Starts from
- * what `config` holds and checks single values only: config_check() comes after. */
+ * --name=value, --name / --no-name for switches, one bare word for --data; -n is
+ * --dry-run. Starts from what `config` holds and checks single values only:
+ * config_check() comes after. */
 enum status config_parse(struct config *config, int argc, char **argv, int *wants_help);
 
 /* A fault to plant, as `inject` writes it: network, steps, value. */
@@ -111,8 +110,8 @@ char *config_to_json(const struct config *config);
 enum status config_from_json(struct config *config, const char *json, const char *source);
 
 /* For --resume: `now` is the saved config with the new flags applied. Settings that may
- * change (kimg, tick, snap, preview, threads ...) pass and are listed in `changes` (one
- * line each); another (width, batch, seed ...) is refused by name with both values. */
+ * change (kimg, tick, snap, preview, threads ...) pass and are listed in `changes`, joined
+ * by "; "; another (width, batch, seed ...) is refused by name with both values. */
 enum status config_check_resume(const struct config *saved, const struct config *now,
                                 char *changes, size_t changes_bytes);
 

@@ -137,7 +137,7 @@ enum status config_check_resume(const struct config *saved, const struct config 
                                flag, before, after);
         if (used < changes_bytes)
             used += (size_t)snprintf(changes + used, changes_bytes - used,
-                                     "%s%s: \"%s\" is now \"%s\"", used ? "\n" : "", flag,
+                                     "%s%s: \"%s\" is now \"%s\"", used ? "; " : "", flag,
                                      before, after);
     }
     return STATUS_OK;

@@ -135,9 +135,8 @@ const struct setting settings[] = {
     {"max_skips", INT(max_skips), RANGE(1, 100), "25", "N", GROUP_SCALER, RESUME_FREE,
      "steps in a row that one network may skip; then the run ends with exit code 5"},
     {"inject", TEXT(inject), ANY, "", "FAULT", GROUP_SCALER, RESUME_FREE,
-     "plants a fault to watch the scaler: d:10-40:inf spoils D's gradients in steps 10 "
-     "to "
-     "40; also g, nan, one step (g:5:nan), no end (d:10-:nan)"},
+     "plants a fault to watch the scaler: d:10-20:inf spoils D's gradients in steps 10 "
+     "to 20; also g, nan, one step (g:5:nan), no end (d:10-:nan)"},
     NETWORK(g),
     NETWORK(d),
 };

@@ -42,6 +42,10 @@ static enum status dispatch(int argc, char **argv)
         print_usage(stderr);
         return status_fail(STATUS_USAGE, "no command given");
     }
+    if (argc > 2 && !strcmp(argv[1], "help")) {
+        char *help[] = {argv[0], argv[2], "--help"};
+        return dispatch(3, help);
+    }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
         !strcmp(argv[1], "help")) {
         print_usage(stdout);

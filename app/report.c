@@ -15,6 +15,20 @@
 #define SPEED_SEC_MIN 0.5
 static const char *const network_names[NETWORK_COUNT] = {"G", "D"};
 
+// One line of events.jsonl; takes the object.
+static void write_event(struct report *report, json_t *event)
+{
+    const struct trainer *trainer = report->trainer;
+    json_object_set_new(event, "step", json_integer(trainer->progress.step));
+    json_object_set_new(event, "kimg", json_real(trainer_kimg(trainer)));
+    json_object_set_new(event, "timestamp", json_integer((json_int_t)time(NULL)));
+    char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    json_decref(event);
+    if (line)
+        run_folder_event(report->folder, line);
+    free(line);
+}
+
 /* ---- opening --------------------------------------------------------------------- */
 
 enum status report_open(struct report *report, struct trainer *trainer,
@@ -42,19 +56,22 @@ enum status report_open(struct report *report, struct trainer *trainer,
                            report->tile_count);
     for (int i = 0; i < report->tile_count; i++)
         report->seeds[i] = (uint64_t)i;
-    for (int network = 0; network < NETWORK_COUNT; network++)
-        report->skipped_before[network] =
-            grad_scaler_read(&trainer->player[network].scaler).skipped;
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        struct scaler_state state = grad_scaler_read(&trainer->player[network].scaler);
+        report->skipped_before[network] = state.skipped;
+        report->growths_before[network] = state.growths;
+    }
     return STATUS_OK;
 }
 
 void report_recall(struct report *report)
 {
-    char path[1024];
-    int64_t ticks =
-        history_recall(monitor_history(report->monitor),
-                       run_folder_file(report->folder, path, sizeof path, "stats.jsonl"));
-    report->tick.index = ticks;
+    char stats[1024], events[1024];
+    report->tick.index = history_recall(
+        monitor_history(report->monitor),
+        run_folder_file(report->folder, stats, sizeof stats, "stats.jsonl"),
+        run_folder_file(report->folder, events, sizeof events, "events.jsonl"));
+    write_event(report, json_pack("{s:s}", "event", "resume"));
 }
 
 void report_close(struct report *report)
@@ -146,6 +163,14 @@ static const char *overflow_word(const struct step_record *record)
     return "a gradient became inf when unscaled";
 }
 
+static json_t *scale_event(const char *word, int network,
+                           const struct step_record *record)
+{
+    return json_pack("{s:s, s:s, s:f, s:f}", "event", word, "net", network_names[network],
+                     "scale_before", (double)record->scale_used, "scale_after",
+                     (double)record->scale_after);
+}
+
 static void tell_skip(struct report *report, int network)
 {
     const struct trainer *trainer = report->trainer;
@@ -161,16 +186,19 @@ static void tell_skip(struct report *report, int network)
         scale_text(record->scale_used, before, sizeof before),
         scale_text(record->scale_after, after, sizeof after),
         forward_finite ? "" : "; the logits were inf or NaN too: no scale can help");
-    json_t *event = json_pack(
-        "{s:s, s:s, s:I, s:f, s:f, s:f, s:b}", "event", "skip", "net",
-        network_names[network], "step", (json_int_t)trainer->progress.step, "kimg",
-        trainer_kimg(trainer), "scale_before", (double)record->scale_used, "scale_after",
-        (double)record->scale_after, "forward_finite", forward_finite);
-    char *line = json_dumps(event, JSON_COMPACT);
-    json_decref(event);
-    if (line)
-        run_folder_event(report->folder, line);
-    free(line);
+    json_t *event = scale_event("skip", network, record);
+    json_object_set_new(event, "forward_finite", json_boolean(forward_finite));
+    write_event(report, event);
+}
+
+static void tell_growth(struct report *report, int network)
+{
+    const struct step_record *record = &report->trainer->player[network].record;
+    char after[32];
+    run_folder_log(report->folder, "step %lld: %s's scale grew to %s",
+                   (long long)report->trainer->progress.step, network_names[network],
+                   scale_text(record->scale_after, after, sizeof after));
+    write_event(report, scale_event("growth", network, record));
 }
 
 static void add_losses(struct tick *tick, const struct trainer *trainer)
@@ -234,6 +262,9 @@ void report_step(struct report *report)
                       (double)record->scale_after);
         if (skipped[network] > 0)
             tell_skip(report, network);
+        if (record->growths > report->growths_before[network])
+            tell_growth(report, network);
+        report->growths_before[network] = record->growths;
     }
     add_losses(&report->tick, trainer);
     add_point(report, skipped);
@@ -295,4 +326,13 @@ void report_tick(struct report *report)
     report->tick_started = now;
     report->maintenance_sec = 0.0;
     report->images_at_tick = report->trainer->progress.images;
+}
+
+void report_end(struct report *report, const char *state, const char *reason)
+{
+    if (reason[0])
+        run_folder_log(report->folder, "error: %s", reason);
+    write_event(report, json_pack("{s:s, s:s}", "event", state, "reason", reason));
+    report_state(report, state);
+    report_write_pictures(report);
 }

@@ -20,7 +20,7 @@ struct report {
     int draws_preview; // preview.png at every tick
     int has_window;
     struct tick tick; // being filled
-    int64_t skipped_before[NETWORK_COUNT];
+    int64_t skipped_before[NETWORK_COUNT], growths_before[NETWORK_COUNT];
     double started, tick_started, maintenance_sec, last_publish, last_samples,
         sample_cost;
     double images_per_sec, eta_sec;
@@ -36,7 +36,8 @@ struct report {
 enum status report_open(struct report *report, struct trainer *trainer,
                         struct run_folder *folder, struct monitor *monitor,
                         int has_window, int draws_preview);
-/* Of a resumed run: its curves and the number of its next tick, from stats.jsonl. */
+/* Of a resumed run: its curves and the number of its next tick, from stats.jsonl and
+ * events.jsonl. */
 void report_recall(struct report *report);
 void report_close(struct report *report);
 
@@ -64,6 +65,10 @@ void report_write_samples(struct report *report, const char *name, char *path,
 
 /* Hands the monitor where the run is, and the tiles when there are new ones (else NULL). */
 void report_publish(struct report *report, const uint8_t *tiles);
+
+/* The last word of a run ("finished", "stopped", "diverged", "failed"), with its reason or
+ * "": in log, events and pictures. */
+void report_end(struct report *report, const char *state, const char *reason);
 
 /* Tells the window a word about what goes on ("paused", "saving ..."). */
 void report_state(struct report *report, const char *state);

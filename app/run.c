@@ -13,6 +13,22 @@
 
 /* ---- setting up ------------------------------------------------------------------ */
 
+static void say_rejects(struct run *run)
+{
+    const struct dataset *dataset = run->trainer.dataset;
+    size_t count = dataset->reject_count, shown = count > 6 ? 5 : count;
+    for (size_t i = 0; i < shown; i++)
+        report_say(&run->report, "        skipped %s: %s", dataset->rejects[i].path,
+                   dataset->rejects[i].reason);
+    if (count > shown)
+        report_say(&run->report,
+                   "        and %zu more files that cannot be used; log.txt has all",
+                   count - shown);
+    for (size_t i = shown; i < count; i++)
+        run_folder_log(&run->folder, "        skipped %s: %s", dataset->rejects[i].path,
+                       dataset->rejects[i].reason);
+}
+
 static void say_run(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
@@ -26,19 +42,7 @@ static void say_run(struct run *run)
                trainer->dataset->source, trainer->dataset->count, config->resolution,
                config->resolution, trainer->dataset->channels,
                config->mirror ? ", mirrored at random" : "");
-    size_t shown =
-        trainer->dataset->reject_count < 5 ? trainer->dataset->reject_count : 5;
-    for (size_t i = 0; i < trainer->dataset->reject_count; i++) {
-        const struct dataset_reject *reject = &trainer->dataset->rejects[i];
-        if (i < shown)
-            report_say(report, "        skipped %s: %s", reject->path, reject->reason);
-        else
-            run_folder_log(&run->folder, "skipped %s: %s", reject->path, reject->reason);
-    }
-    if (trainer->dataset->reject_count > shown)
-        report_say(report,
-                   "        and %zu more files that cannot be used; log.txt has all",
-                   trainer->dataset->reject_count - shown);
+    say_rejects(run);
     report_say(report, "train   %.4g kimg (%.1f epochs), batch %d, %s, seed %lld",
                config->kimg, config->kimg * 1000.0 / (double)trainer->dataset->count,
                config->batch, precision_name(config->precision), (long long)config->seed);
@@ -56,8 +60,9 @@ static enum status open_window(struct run *run)
     enum status status = window_open("twinscale", run->monitor, &run->window);
     if (status == STATUS_OK || run->config.preview == PREVIEW_WINDOW)
         return status;
-    fprintf(stderr, "preview %s\n        preview.png in the run folder shows the same\n",
-            status_message());
+    int has_display = getenv("DISPLAY") || getenv("WAYLAND_DISPLAY");
+    fprintf(stderr, "preview preview.png in the run folder (%s)\n",
+            has_display ? status_message() : "no display here");
     return STATUS_OK;
 }
 
@@ -70,7 +75,6 @@ static void *worker(void *run)
 static void run_threads(struct run *run)
 {
     pthread_t thread;
-    signals_install();
     if (pthread_create(&thread, NULL, worker, run) != 0) {
         run->status = STATUS_FAILED;
         snprintf(run->message, sizeof run->message, "the system gave no training thread");
@@ -165,6 +169,7 @@ enum status train_command(int argc, char **argv)
     CHECK(run);
     run->saved_at = -1;
     int wants_help = 0;
+    signals_install();
     config_default(&run->config);
     enum status status = config_parse(&run->config, argc, argv, &wants_help);
     if (status == STATUS_OK && wants_help)

@@ -29,6 +29,11 @@ void signals_install(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    // A closed terminal or a lost connection ends a run as SIGTERM does, but not under nohup.
+    struct sigaction hangup;
+    sigaction(SIGHUP, NULL, &hangup);
+    if (hangup.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
     // A file over the limit of `ulimit -f` is then an error with a sentence, not a death.
@@ -38,10 +43,14 @@ void signals_install(void)
 int signals_take(void)
 {
     int requests = 0;
-    if (quit_asked)
+    // A flag is cleared only when it was seen: what comes in between stays for next time.
+    if (quit_asked) {
+        quit_asked = 0;
         requests |= REQUEST_QUIT;
-    if (snapshot_asked)
+    }
+    if (snapshot_asked) {
+        snapshot_asked = 0;
         requests |= REQUEST_SNAPSHOT;
-    quit_asked = snapshot_asked = 0;
+    }
     return requests;
 }

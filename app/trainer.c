@@ -71,7 +71,7 @@ static enum status create_player(struct trainer *trainer, int network)
                                         .growth_factor = own->growth_factor,
                                         .backoff_factor = own->backoff_factor,
                                         .growth_interval = own->growth_interval};
-    TRY(net_plan(&player->net, network == NETWORK_D ? NET_INPUT_GRAD | NET_F32_HEAD : 0));
+    TRY(net_plan(&player->net, network == NETWORK_D ? NET_INPUT_GRAD : 0));
     net_initialise(&player->net, (uint64_t)config->seed, (uint64_t)network);
     TRY(adam_create(&player->adam, &player->net, &adam));
     return grad_scaler_create(&player->scaler, trainer->device, names[network], &scaler);

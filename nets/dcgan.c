@@ -74,4 +74,5 @@ void dcgan_discriminator(struct net *net, struct device *device,
         net_add_linear(net, "fc", (struct shape){batch, 1, 1, 1}, 1);
     else
         net_add_conv(net, row_name(name, "conv", count + 1), 1, 4, 1, 0, 0);
+    net_make_head_f32(net);
 }

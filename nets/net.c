@@ -147,6 +147,14 @@ void net_add_activation(struct net *net, const char *name, enum activation activ
     layer->slope = slope;
 }
 
+void net_make_head_f32(struct net *net)
+{
+    struct layer *head = &net->layers[net->layer_count - 1];
+    CHECK(head->weight >= 0 && head->kind != LAYER_BATCH_NORM, "net %s", net->name);
+    head->conv.out_dtype = DTYPE_F32;
+    head->y.dtype = DTYPE_F32;
+}
+
 /* ---- planning -------------------------------------------------------------------- */
 
 static int is_conv(const struct layer *layer)
@@ -174,11 +182,6 @@ static enum status plan_convolutions(struct net *net)
         struct layer *layer = &net->layers[i];
         if (!is_conv(layer))
             continue;
-        int is_last = i == net->layer_count - 1;
-        if (is_last && (net->options & NET_F32_HEAD)) {
-            layer->conv.out_dtype = DTYPE_F32;
-            layer->y.dtype = DTYPE_F32;
-        }
         TRY(net->device->ops->conv.prepare(net->device, &layer->conv, &layer->plan));
     }
     return STATUS_OK;

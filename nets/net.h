@@ -112,7 +112,6 @@ enum {
     NET_INFERENCE = 1,  // no gradients at all: a net that only samples
     NET_INPUT_GRAD = 2, // dL/dinput (a discriminator, for the generator's sake)
     NET_TANGENT = 4,    // forward_tangent
-    NET_F32_HEAD = 8,   // the last convolution writes f32 (logits)
 };
 
 enum net_mode { NET_TRAIN, NET_EVAL };
@@ -134,6 +133,10 @@ void net_add_linear(struct net *net, const char *name, struct shape out, int has
 void net_add_batch_norm(struct net *net, const char *name);
 void net_add_activation(struct net *net, const char *name, enum activation activation,
                         float slope);
+
+/* The last row, a convolution, writes f32: logits and losses are never half. Its operands
+ * and its gradient keep the net's type. */
+void net_make_head_f32(struct net *net);
 
 /* Decides fusion, plans and allots everything. STATUS_FAILED names the net, what did not fit
  * and how many bytes were wanted. Weights are zero until net_initialise() or a checkpoint. */

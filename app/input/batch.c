@@ -144,6 +144,11 @@ enum status batch_open(const struct dataset *dataset, int size, uint64_t seed,
     CHECK(size > 0, "batch of %d", size);
     CHECK(dataset->count <= UINT32_MAX, "%zu images", dataset->count);
     *stream = NULL;
+    if (dataset->count < 2) // batch norm refuses a batch of 1, so that is no advice
+        return status_fail(
+            STATUS_DATA,
+            "%s: only %zu image, fewer than one batch of %d; give more images",
+            dataset->source, dataset->count, size);
     if (dataset->count < (size_t)size)
         return status_fail(STATUS_DATA,
                            "%s: %zu images, fewer than one batch of %d; give at most "

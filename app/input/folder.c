@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* One folder that was entered, however it was reached. */
 struct visited {
@@ -78,6 +79,22 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 
 static enum status walk_folder(struct walk *walk, const char *path, int is_root);
 
+/* A folder that training wrote: its grids and previews are no data. */
+static int is_run_folder(const char *path)
+{
+    static const char *const marks[] = {"options.json", "stats.jsonl", "events.jsonl"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        char *mark;
+        if (asprintf(&mark, "%s/%s", path, marks[i]) < 0)
+            return 0;
+        int is_there = access(mark, F_OK) == 0;
+        free(mark);
+        if (!is_there)
+            return 0;
+    }
+    return 1;
+}
+
 /* Files are listed, folders entered; sockets, pipes and devices are passed over. What
  * stat() cannot reach (a dangling link) is listed, and its opening will say why. */
 static enum status walk_entry(struct walk *walk, const char *folder, const char *name)
@@ -96,7 +113,7 @@ static enum status walk_entry(struct walk *walk, const char *folder, const char 
     int is_new = 0;
     if (S_ISDIR(about.st_mode))
         status = remember(walk, &about, &is_new);
-    if (status == STATUS_OK && is_new)
+    if (status == STATUS_OK && is_new && !is_run_folder(path))
         status = walk_folder(walk, path, 0);
     free(path);
     return status;

@@ -1,54 +1,162 @@
+/* history_recall.c - merges the two logs by step: events tell when a scale changed, ticks
+ * tell the losses. */
 #include "app/output/history_recall.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-// NaN where the log has no number: a loss that was not finite.
+#include "kernels/status.h"
+
+struct change {
+    int64_t step;
+    double kimg;
+    int network, is_skip;
+    float before, after;
+};
+
+struct tick_facts {
+    int64_t index, step;
+    double kimg;
+    float loss[NETWORK_COUNT], scale[NETWORK_COUNT];
+};
+
+struct logs {
+    struct change *changes;
+    struct tick_facts *ticks;
+    size_t change_count, tick_count;
+};
+
+/* ---- reading --------------------------------------------------------------------- */
+
+// NaN where there is no number: a loss that was not finite.
+static double number_of(json_t *object, const char *key)
+{
+    json_t *number = json_object_get(object, key);
+    return json_is_number(number) ? json_number_value(number) : (double)NAN;
+}
+
 static double mean_of(json_t *tick, const char *key)
 {
-    json_t *mean = json_object_get(json_object_get(tick, key), "mean");
-    return json_is_number(mean) ? json_number_value(mean) : (double)NAN;
+    return number_of(json_object_get(tick, key), "mean");
 }
 
-static void add_tick(struct history *history, json_t *tick, int64_t skipped[NETWORK_COUNT])
+static void add_change(struct logs *logs, json_t *event)
 {
-    static const char *const scale_keys[] = {"Scale/G", "Scale/D"};
-    static const char *const loss_keys[] = {"Loss/G/loss", "Loss/D/loss"};
-    static const char *const skip_keys[] = {"Scale/G_skipped", "Scale/D_skipped"};
-    struct history_point point = {.step = (int64_t)mean_of(tick, "Progress/step"),
-                                  .kimg = mean_of(tick, "Progress/kimg")};
-    for (int network = 0; network < NETWORK_COUNT; network++) {
-        int64_t total = (int64_t)mean_of(tick, skip_keys[network]);
-        int64_t now = total - skipped[network];
-        skipped[network] = total;
-        point.skipped[network] = (uint8_t)(now < 0 ? 0 : now > 255 ? 255 : now);
-        point.scale[network] = (float)mean_of(tick, scale_keys[network]);
-        point.loss[network] = (float)mean_of(tick, loss_keys[network]);
-    }
-    history_add(history, &point);
+    const char *word = json_string_value(json_object_get(event, "event"));
+    const char *net = json_string_value(json_object_get(event, "net"));
+    double step = number_of(event, "step"), after = number_of(event, "scale_after");
+    if (!word || !net || !(step >= 1.0) || !isfinite(after))
+        return;
+    logs->changes =
+        realloc(logs->changes, (logs->change_count + 1) * sizeof *logs->changes);
+    CHECK(logs->changes, "no memory for %zu events", logs->change_count);
+    logs->changes[logs->change_count++] =
+        (struct change){.step = (int64_t)step,
+                        .kimg = number_of(event, "kimg"),
+                        .network = net[0] == 'G' ? NETWORK_G : NETWORK_D,
+                        .is_skip = strcmp(word, "skip") == 0,
+                        .before = (float)number_of(event, "scale_before"),
+                        .after = (float)after};
 }
 
-int64_t history_recall(struct history *history, const char *stats_path)
+static void add_tick(struct logs *logs, json_t *tick)
 {
-    FILE *file = fopen(stats_path, "r");
+    double step = mean_of(tick, "Progress/step");
+    if (!(step >= 1.0))
+        return;
+    logs->ticks = realloc(logs->ticks, (logs->tick_count + 1) * sizeof *logs->ticks);
+    CHECK(logs->ticks, "no memory for %zu ticks", logs->tick_count);
+    logs->ticks[logs->tick_count++] = (struct tick_facts){
+        .index = (int64_t)mean_of(tick, "Progress/tick"),
+        .step = (int64_t)step,
+        .kimg = mean_of(tick, "Progress/kimg"),
+        .loss = {(float)mean_of(tick, "Loss/G/loss"),
+                 (float)mean_of(tick, "Loss/D/loss")},
+        .scale = {(float)mean_of(tick, "Scale/G"), (float)mean_of(tick, "Scale/D")}};
+}
+
+static void read_lines(struct logs *logs, const char *path,
+                       void (*add)(struct logs *logs, json_t *object))
+{
+    FILE *file = fopen(path, "r");
     if (!file)
-        return 0;
+        return;
     char *line = NULL;
     size_t room = 0;
-    int64_t next_tick = 0, skipped[NETWORK_COUNT] = {0};
     while (getline(&line, &room, file) > 0) {
-        json_t *tick = json_loads(line, 0, NULL);
-        double step = mean_of(tick, "Progress/step");
-        if (step >= 1.0 && mean_of(tick, "Scale/G_skipped") >= 0.0 &&
-            mean_of(tick, "Scale/D_skipped") >= 0.0) {
-            add_tick(history, tick, skipped);
-            next_tick = (int64_t)mean_of(tick, "Progress/tick") + 1;
-        }
-        json_decref(tick);
+        json_t *object = json_loads(line, 0, NULL);
+        add(logs, object);
+        json_decref(object);
     }
     free(line);
     fclose(file);
+}
+
+/* ---- merging --------------------------------------------------------------------- */
+
+// Before its first change a scale is what that change found; without any, what ticks say.
+static void first_scales(const struct logs *logs, float scale[NETWORK_COUNT])
+{
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        scale[network] = logs->tick_count ? logs->ticks[0].scale[network] : 1.0f;
+        for (size_t i = logs->change_count; i-- > 0;)
+            if (logs->changes[i].network == network && isfinite(logs->changes[i].before))
+                scale[network] = logs->changes[i].before;
+    }
+}
+
+static struct history_point point_of(const struct tick_facts *tick, int64_t step,
+                                     double kimg, const float scale[NETWORK_COUNT])
+{
+    struct history_point point = {.step = step, .kimg = kimg};
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        point.loss[network] = tick->loss[network];
+        point.scale[network] = scale[network];
+    }
+    return point;
+}
+
+static void merge(const struct logs *logs, struct history *history)
+{
+    float scale[NETWORK_COUNT];
+    size_t next = 0;
+    first_scales(logs, scale);
+    for (size_t i = 0; i < logs->tick_count; i++) {
+        const struct tick_facts *tick = &logs->ticks[i];
+        int is_covered = 0; // a change has made a point at the tick's own step
+        while (next < logs->change_count && logs->changes[next].step <= tick->step) {
+            int64_t step = logs->changes[next].step;
+            double kimg = logs->changes[next].kimg;
+            uint8_t skipped[NETWORK_COUNT] = {0};
+            for (; next < logs->change_count && logs->changes[next].step == step;
+                 next++) {
+                scale[logs->changes[next].network] = logs->changes[next].after;
+                skipped[logs->changes[next].network] +=
+                    (uint8_t)logs->changes[next].is_skip;
+            }
+            struct history_point point = point_of(tick, step, kimg, scale);
+            memcpy(point.skipped, skipped, sizeof skipped);
+            history_add(history, &point);
+            is_covered = step == tick->step;
+        }
+        struct history_point point = point_of(tick, tick->step, tick->kimg, scale);
+        if (!is_covered)
+            history_add(history, &point);
+    }
+}
+
+int64_t history_recall(struct history *history, const char *stats_path,
+                       const char *events_path)
+{
+    struct logs logs = {0};
+    read_lines(&logs, stats_path, add_tick);
+    read_lines(&logs, events_path, add_change);
+    merge(&logs, history);
+    int64_t next_tick = logs.tick_count ? logs.ticks[logs.tick_count - 1].index + 1 : 0;
+    free(logs.changes);
+    free(logs.ticks);
     return next_tick;
 }

@@ -158,6 +158,19 @@ static void test_resume_refuses_other_data(void **state)
     expect(4, "other pixels", "train --resume RUN --kimg 1 --data builtin:fashion");
 }
 
+static void test_a_run_folder_among_the_pictures_is_no_data(void **state)
+{
+    (void)state;
+    char text[256];
+    assert_int_equal(
+        run_command(text, sizeof text,
+                    "mkdir '%s/pics' && cp '%s/reals.png' '%s/pics/a.png' && "
+                    "cp -r '%s' '%s/pics/run'",
+                    out, run, out, run, out),
+        0);
+    expect(0, "1 image usable", "data check OUT/pics --resolution 32");
+}
+
 static void test_a_dry_run_really_steps_and_leaves_nothing(void **state)
 {
     (void)state;
@@ -194,6 +207,7 @@ int main(void)
             test_a_damaged_checkpoint_is_refused_and_the_one_before_is_taken),
         cmocka_unit_test(test_resume_says_what_it_cannot_change_and_when_it_is_done),
         cmocka_unit_test(test_resume_refuses_other_data),
+        cmocka_unit_test(test_a_run_folder_among_the_pictures_is_no_data),
         cmocka_unit_test(test_a_dry_run_really_steps_and_leaves_nothing),
         cmocka_unit_test(test_a_signal_saves_and_ends_with_0),
     };

@@ -230,7 +230,7 @@ static void test_resume_tells_the_changes_that_it_allows(void **state)
     set(&now, "d_lr", "1e-4");
     assert_int_equal(config_check_resume(&saved, &now, changes, sizeof changes),
                      STATUS_OK);
-    assert_string_equal(changes, "--kimg: \"1000\" is now \"2000\"\n"
+    assert_string_equal(changes, "--kimg: \"1000\" is now \"2000\"; "
                                  "--d-lr: \"0.0002\" is now \"0.0001\"");
     // A list that does not fit is cut, not overrun.
     char few[12] = "";

@@ -114,7 +114,7 @@ static void gan_open(struct gan *gan, struct device *device,
     dcgan_generator(&gan->g, device, &dcgan, DTYPE_F32, BATCH);
     dcgan_discriminator(&gan->d, device, &dcgan, DTYPE_F32, BATCH);
     assert_int_equal(net_plan(&gan->g, 0), STATUS_OK);
-    assert_int_equal(net_plan(&gan->d, NET_INPUT_GRAD | NET_F32_HEAD), STATUS_OK);
+    assert_int_equal(net_plan(&gan->d, NET_INPUT_GRAD), STATUS_OK);
     load_weights(&gan->g, start);
     load_weights(&gan->d, start);
     open_optimizer(&gan->g, &gan->adam_g, &gan->scaler_g, config);
