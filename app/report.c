@@ -102,6 +102,12 @@ void report_maintenance(struct report *report, double seconds)
 
 /* ---- the window's facts ---------------------------------------------------------- */
 
+// 0 where scaling is off: the readers then say so.
+static float scale_now(const struct player *player)
+{
+    return player->scaler.config.enabled ? player->record.scale_after : 0.0f;
+}
+
 static void fill_facts(struct report *report, struct dashboard *facts)
 {
     struct trainer *trainer = report->trainer;
@@ -128,9 +134,10 @@ static void fill_facts(struct report *report, struct dashboard *facts)
     for (int network = 0; network < NETWORK_COUNT; network++) {
         const struct player *player = &trainer->player[network];
         facts->skipped[network] = player->record.skipped;
-        facts->scale[network] = player->record.scale_after;
+        facts->scale[network] = scale_now(player);
         facts->growth_tracker[network] = player->record.growth_tracker;
-        facts->growth_interval[network] = player->scaler.config.growth_interval;
+        facts->growth_interval[network] =
+            player->scaler.config.enabled ? player->scaler.config.growth_interval : 0;
     }
     facts->grid_columns = config->grid_columns;
     facts->grid_rows = config->grid_rows;
@@ -299,7 +306,7 @@ static void finish_tick(struct report *report, double now)
     tick->eta_sec = report->eta_sec;
     tick->cpu_mem_gb = peak_memory_gb();
     for (int network = 0; network < NETWORK_COUNT; network++) {
-        tick->scale[network] = trainer->player[network].record.scale_after;
+        tick->scale[network] = scale_now(&trainer->player[network]);
         tick->skipped[network] = trainer->player[network].record.skipped;
     }
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/checkpoint.h"
 #include "app/commands.h"
@@ -35,6 +36,27 @@ static void print_help(void)
         "--seeds 0-15 -o sixteen.png\n");
 }
 
+static enum status read_threads(const char *text, int *threads)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (end == text || *end || number < 0 || number > 1024)
+        return status_fail(STATUS_USAGE, "--threads %s: expected a number from 0 to 1024",
+                           text);
+    *threads = (int)number;
+    return STATUS_OK;
+}
+
+// Before minutes of drawing, not after.
+static enum status check_output(const struct sample_options *options)
+{
+    if (!options->force && access(options->output, F_OK) == 0)
+        return status_fail(STATUS_USAGE,
+                           "%s exists; give another -o, or --force to replace it",
+                           options->output);
+    return STATUS_OK;
+}
+
 static enum status parse(int argc, char **argv, struct sample_options *options, int *help)
 {
     static const struct option flags[] = {{"seeds", required_argument, NULL, 's'},
@@ -61,7 +83,7 @@ static enum status parse(int argc, char **argv, struct sample_options *options, 
         case 'r': options->raw = 1; break;
         case 'f': options->force = 1; break;
         case 'd': options->device = optarg; break;
-        case 't': options->threads = atoi(optarg); break;
+        case 't': TRY(read_threads(optarg, &options->threads)); break;
         case 'h': *help = 1; return STATUS_OK;
         case ':':
             return status_fail(STATUS_USAGE,
@@ -169,6 +191,7 @@ static enum status sample(const struct sample_options *options, const uint64_t *
     int columns;
     char path[1024], note[512] = "";
     TRY(choose_grid(options, count, &columns));
+    TRY(check_output(options));
     TRY(run_folder_find_snapshot(options->source, path, sizeof path, note, sizeof note));
     if (note[0])
         fprintf(stderr, "%s\n", note);

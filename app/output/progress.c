@@ -149,7 +149,10 @@ static int compose_line(const struct tick *tick, int tells_fresh, char *text,
     progress_text(tick, progress, sizeof progress);
     for (int i = 0; i < NETWORK_COUNT; i++) {
         loss_text(&tick->loss[i], loss[i], sizeof loss[i]);
-        scale_text(tick->scale[i], scale[i], sizeof scale[i]);
+        if (tick->scale[i] > 0.0f)
+            scale_text(tick->scale[i], scale[i], sizeof scale[i]);
+        else
+            snprintf(scale[i], sizeof scale[i], "off");
         skip_text(tick, i, tells_fresh, skip[i], sizeof skip[i]);
     }
     return snprintf(text, bytes,

@@ -33,7 +33,7 @@ struct tick {
     double tick_sec, total_sec, maintenance_sec, images_per_sec, eta_sec;
     struct statistic loss[NETWORK_COUNT];
     struct statistic score_real, score_fake, sign_real, sign_fake;
-    float scale[NETWORK_COUNT]; // now
+    float scale[NETWORK_COUNT]; // now; 0: this network is not scaled
     struct statistic scale_over_tick[NETWORK_COUNT];
     int64_t skipped[NETWORK_COUNT]; // in total
     int64_t skipped_in_tick[NETWORK_COUNT];
