@@ -1,0 +1,136 @@
+/* test_train.c - one step of training, from inside: whose gradients it may touch. */
+#include "app/train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/config.h"
+#include "tests/support/support.h"
+
+static void open_trainer(struct trainer *trainer, double g_scale, double d_scale)
+{
+    struct config config;
+    config_default(&config);
+    snprintf(config.data, sizeof config.data, "builtin:shapes");
+    config.resolution = 32;
+    config.g.width = config.d.width = 8;
+    config.latent = 16;
+    config.batch = 16;
+    config.n_dis = 2;
+    config.threads = 1;
+    config.precision = PRECISION_FP16;
+    config.g.init_scale = g_scale;
+    config.d.init_scale = d_scale;
+    assert_int_equal(trainer_create(trainer, &config), STATUS_OK);
+    assert_int_equal(trainer_start_data(trainer), STATUS_OK);
+}
+
+static void step(struct trainer *trainer)
+{
+    enum status status = train_step(trainer);
+    if (status != STATUS_OK)
+        fail_msg("%s", status_message());
+}
+
+static size_t block_bytes(const struct net *net)
+{
+    return net->param_elements * sizeof(float);
+}
+
+static int same_block(const struct trainer *a, const struct trainer *b, int network,
+                      int is_grads)
+{
+    const struct net *x = &a->player[network].net, *y = &b->player[network].net;
+    return memcmp(is_grads ? x->grads : x->params, is_grads ? y->grads : y->params,
+                  block_bytes(x)) == 0;
+}
+
+static void
+test_the_generators_step_leaves_the_discriminators_gradients_alone(void **state)
+{
+    (void)state;
+    struct trainer a, b, c;
+    // All of G's gradients carry G's scale; what they leaked into D would show it.
+    open_trainer(&a, 256.0, 1024.0);
+    open_trainer(&b, 3000.0, 1024.0);
+    open_trainer(&c, 256.0, 3000.0);
+    step(&a);
+    step(&b);
+    step(&c);
+    assert_true(same_block(&a, &b, NETWORK_D, 1));
+    assert_true(same_block(&a, &b, NETWORK_D, 0));
+    // The comparison can see a scale: D's own shows in D's gradients, G's in G's.
+    assert_false(same_block(&a, &c, NETWORK_D, 1));
+    assert_false(same_block(&a, &b, NETWORK_G, 1));
+    trainer_release(&a);
+    trainer_release(&b);
+    trainer_release(&c);
+}
+
+static void spoil_gradients(struct trainer *trainer)
+{
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        const struct net *net = &trainer->player[network].net;
+        for (int p = 0; p < net->param_count; p++)
+            for (size_t i = 0; i < tensor_elements(&net->param[p].shape); i++)
+                net->grads[net->param[p].offset + i] = i % 2 ? 3.0f : NAN;
+    }
+}
+
+static void test_no_gradient_of_an_earlier_step_reaches_a_later_one(void **state)
+{
+    (void)state;
+    struct trainer clean, spoilt;
+    open_trainer(&clean, 1024.0, 1024.0);
+    open_trainer(&spoilt, 1024.0, 1024.0);
+    for (int i = 0; i < 3; i++) {
+        spoil_gradients(&spoilt);
+        step(&clean);
+        step(&spoilt);
+    }
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        assert_true(same_block(&clean, &spoilt, network, 0));
+        assert_int_equal(spoilt.player[network].record.skipped, 0);
+    }
+    trainer_release(&clean);
+    trainer_release(&spoilt);
+}
+
+static void test_samples_leave_the_networks_and_their_statistics_alone(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    open_trainer(&trainer, 1024.0, 1024.0);
+    step(&trainer);
+    const struct net *g = &trainer.player[NETWORK_G].net;
+    size_t bytes = g->buffer_elements * sizeof(float);
+    float *buffers = malloc(bytes), *params = malloc(block_bytes(g));
+    assert_non_null(buffers);
+    assert_non_null(params);
+    memcpy(buffers, g->buffers, bytes);
+    memcpy(params, g->params, block_bytes(g));
+    const uint64_t seeds[] = {0, 7, 8};
+    uint8_t *pixels = malloc(3 * (size_t)32 * 32 * 3);
+    assert_non_null(pixels);
+    sampler_load(&trainer.sampler, trainer.ema.average);
+    sampler_draw(&trainer.sampler, seeds, 3, pixels);
+    assert_memory_equal(buffers, g->buffers, bytes);
+    assert_memory_equal(params, g->params, block_bytes(g));
+    free(buffers);
+    free(params);
+    free(pixels);
+    trainer_release(&trainer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            test_the_generators_step_leaves_the_discriminators_gradients_alone),
+        cmocka_unit_test(test_no_gradient_of_an_earlier_step_reaches_a_later_one),
+        cmocka_unit_test(test_samples_leave_the_networks_and_their_statistics_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
