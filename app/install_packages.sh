@@ -10,14 +10,14 @@ set -eu
 # Without these nothing can be built, or with --tests nothing can be tested.
 build_packages="build-essential cmake ninja-build pkg-config libpng-dev zlib1g-dev
     libcairo2-dev libjansson-dev libsdl2-dev"
-test_packages="libcmocka-dev xvfb xauth xdotool imagemagick valgrind clang-format"
+test_packages="libcmocka-dev xvfb xdotool"
 # Nice to have: 60,000 garments instead of the 2,000 in the program; letters in its pictures.
 optional_packages="dataset-fashion-mnist fonts-dejavu-core"
 
 # The same for systems without apt-get: programs, and libraries by their pkg-config name.
 build_programs="cc cmake ninja pkg-config"
 build_libraries="libpng zlib cairo jansson sdl2"
-test_programs="Xvfb xauth xdotool import valgrind clang-format"
+test_programs="Xvfb xdotool"
 test_libraries="cmocka"
 
 say()

@@ -9,6 +9,12 @@
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 
+// Shell words for a program in the background: wait_for CONDITION polls for 20 seconds.
+#define WAIT_FOR                                                   \
+    "wait_for() { n=0; while ! eval \"$1\" && [ $n -lt 400 ]; do " \
+    "sleep 0.05; n=$((n+1)); done; [ $n -lt 400 ]; }; "            \
+    "count() { cat $1 2>/dev/null | wc -l; }; "
+
 static char out[512];
 
 static int enter(void **state)
@@ -175,6 +181,35 @@ static void test_a_disk_that_fills_up_costs_no_step_and_no_older_checkpoint(void
     assert_int_equal(code, 0);
 }
 
+static int fill_the_disk_in_the_middle(const char *folder)
+{
+    static char text[32768];
+    // Stopped while the disk fills up, so that the run cannot end before.
+    int code = run_command(
+        text, sizeof text,
+        WAIT_FOR "cd '%s' && { '%s' train " SMALL_RUN
+                 " --out . --kimg 6.4 --snap 6.4 --tick 0.32 >\"$PWD.log\" 2>&1 & }; "
+                 "pid=$!; wait_for '[ -s 0*/stats.jsonl ]'; kill -STOP $pid; "
+                 "cat /dev/zero >fill 2>/dev/null; kill -CONT $pid; wait $pid; code=$?; "
+                 "cat \"$PWD.log\"; rm \"$PWD.log\"; exit $code",
+        folder, TWINSCALE_PROGRAM);
+    if (code != 1 || !strstr(text, "lines may be missing from the logs") ||
+        !strstr(text, "kimg 6.40/6.4") || !strstr(text, "snapshot-000000.safetensors")) {
+        fprintf(stderr, "exit %d: %s\n", code, text);
+        return 1;
+    }
+    return 0;
+}
+
+static void test_logs_on_a_full_disk_do_not_end_a_run(void **state)
+{
+    (void)state;
+    int code = with_small_disk(out, 3072, fill_the_disk_in_the_middle);
+    if (code == CHILD_SKIPS)
+        skip();
+    assert_int_equal(code, 0);
+}
+
 static void test_a_file_size_limit_is_a_sentence_and_not_a_death(void **state)
 {
     (void)state;
@@ -186,12 +221,6 @@ static void test_a_file_size_limit_is_a_sentence_and_not_a_death(void **state)
     if (code != 1 || !strstr(text, "File too large"))
         fail_msg("exit %d: %s", code, text);
 }
-
-// Shell words for a program in the background: wait_for CONDITION polls for 20 seconds.
-#define WAIT_FOR                                                   \
-    "wait_for() { n=0; while ! eval \"$1\" && [ $n -lt 400 ]; do " \
-    "sleep 0.05; n=$((n+1)); done; [ $n -lt 400 ]; }; "            \
-    "count() { cat $1 2>/dev/null | wc -l; }; "
 
 static void test_sigusr1_saves_a_snapshot_and_the_run_goes_on(void **state)
 {
@@ -279,6 +308,7 @@ int main(void)
         TEST(test_a_resumed_run_logs_what_the_straight_one_did),
         TEST(test_a_full_disk_is_told_before_training_begins),
         TEST(test_a_disk_that_fills_up_costs_no_step_and_no_older_checkpoint),
+        TEST(test_logs_on_a_full_disk_do_not_end_a_run),
         TEST(test_a_file_size_limit_is_a_sentence_and_not_a_death),
         TEST(test_sigusr1_saves_a_snapshot_and_the_run_goes_on),
         TEST(test_a_second_interrupt_ends_the_run_at_once),
