@@ -30,7 +30,7 @@ fail()
     exit 1
 }
 
-# wait_for SENTENCE COMMAND...: until the command succeeds, at most 20 seconds.
+# wait_for SENTENCE COMMAND...: until the command succeeds, at most a minute.
 wait_for()
 {
     sentence=$1
@@ -38,7 +38,7 @@ wait_for()
     tries=0
     until "$@"; do
         tries=$((tries + 1))
-        [ "$tries" -lt 400 ] || fail "$sentence"
+        [ "$tries" -lt 1200 ] || fail "$sentence"
         sleep 0.05
     done
 }
