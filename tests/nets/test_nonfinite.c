@@ -1,0 +1,123 @@
+/* test_nonfinite.c - the layer where inf or NaN came first is found by name. */
+#include "nets/nonfinite.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/init.h"
+#include "tests/support/support.h"
+
+struct scene {
+    struct device *device;
+    struct net net;
+    struct tensor input;
+};
+
+// conv1 -> bn1 -> act1 -> conv2 in f16, inputs 1.
+static void open_scene(struct scene *scene, const char *device)
+{
+    assert_int_equal(device_open(device, 1, &scene->device), STATUS_OK);
+    struct net *net = &scene->net;
+    net_begin(net, scene->device, "d", DTYPE_F16, (struct shape){2, 4, 4, 3});
+    net_add_conv(net, "conv1", 5, 3, 1, 1, 0);
+    net_add_batch_norm(net, "bn1");
+    net_add_activation(net, "act1", ACTIVATION_RELU, 0);
+    net_add_conv(net, "conv2", 2, 4, 1, 0, 0);
+    assert_int_equal(net_plan(net, 0), STATUS_OK);
+    net_initialise(net, 1, 0);
+    scene->input = heap_tensor(DTYPE_F16, net->input.shape);
+    fill_tensor(&scene->input, FILL_RANDOM, 1);
+    net->input.data = scene->input.data;
+    net_forward(net, NET_TRAIN);
+    struct tensor *dy = net_output_grad(net);
+    fill_tensor(dy, FILL_ONES, 0);
+    net_backward(net, NET_WGRAD);
+}
+
+static void close_scene(struct scene *scene)
+{
+    free(scene->input.data);
+    net_release(&scene->net);
+    device_close(scene->device);
+}
+
+static void set_weights(struct net *net, int param, float value)
+{
+    for (size_t i = 0; i < tensor_elements(&net->param[param].shape); i++)
+        net->params[net->param[param].offset + i] = value;
+    net_params_changed(net);
+}
+
+static void assert_place(const struct nonfinite_place *place, const char *layer,
+                         const char *tensor)
+{
+    assert_string_equal(place->layer, layer);
+    assert_string_equal(place->tensor, tensor);
+}
+
+static const char *const devices[] = {"ref", "cpu"};
+
+static void test_a_finite_network_has_no_such_place(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        struct scene scene;
+        struct nonfinite_place place = {.layer = "untouched"};
+        open_scene(&scene, devices[d]);
+        assert_int_equal(nonfinite_activation(&scene.net, &place), 0);
+        assert_int_equal(nonfinite_gradient(&scene.net, &place), 0);
+        assert_string_equal(place.layer, "untouched");
+        close_scene(&scene);
+    }
+}
+
+static void test_the_first_activation_out_of_range_is_named(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        struct scene scene;
+        struct nonfinite_place place;
+        open_scene(&scene, devices[d]);
+        // 16 taps of about 1e4 times what ReLU lets through: beyond 65504 in conv2 alone.
+        set_weights(&scene.net, 3, 6e4f);
+        net_forward(&scene.net, NET_TRAIN);
+        assert_int_equal(nonfinite_activation(&scene.net, &place), 1);
+        assert_place(&place, "d.conv2", "activation");
+        // With conv1 out of range too, conv1 comes first.
+        fill_tensor(&scene.input, FILL_ONES, 0);
+        set_weights(&scene.net, 0, 6e4f);
+        net_forward(&scene.net, NET_TRAIN);
+        assert_int_equal(nonfinite_activation(&scene.net, &place), 1);
+        assert_place(&place, "d.conv1", "activation");
+        close_scene(&scene);
+    }
+}
+
+static void test_the_first_gradient_in_backward_order_is_named(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        struct scene scene;
+        struct nonfinite_place place;
+        open_scene(&scene, devices[d]);
+        struct net *net = &scene.net;
+        net->grads[net->param[0].offset + 7] = INFINITY;
+        assert_int_equal(nonfinite_gradient(net, &place), 1);
+        assert_place(&place, "d.conv1", "weight gradient");
+        net->grads[net->param[2].offset + 4] = NAN; // bn1's beta
+        assert_int_equal(nonfinite_gradient(net, &place), 1);
+        assert_place(&place, "d.bn1", "weight gradient");
+        close_scene(&scene);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_finite_network_has_no_such_place),
+        cmocka_unit_test(test_the_first_activation_out_of_range_is_named),
+        cmocka_unit_test(test_the_first_gradient_in_backward_order_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
