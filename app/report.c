@@ -1,33 +1,18 @@
 #include "app/report.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "app/output/history_recall.h"
+#include "app/report_events.h"
 #include "app/train.h"
 
 #define PUBLISH_SEC 0.1   // the window redraws at most 10 times a second
 #define SAMPLE_SHARE 0.01 // of the time, for drawing samples for the window
 #define SAMPLE_SEC_MIN 1.0
 #define SPEED_SEC_MIN 0.5
-static const char *const network_names[NETWORK_COUNT] = {"G", "D"};
-
-// One line of events.jsonl; takes the object.
-static void write_event(struct report *report, json_t *event)
-{
-    const struct trainer *trainer = report->trainer;
-    json_object_set_new(event, "step", json_integer(trainer->progress.step));
-    json_object_set_new(event, "kimg", json_real(trainer_kimg(trainer)));
-    json_object_set_new(event, "timestamp", json_integer((json_int_t)time(NULL)));
-    char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    json_decref(event);
-    if (line)
-        run_folder_event(report->folder, line);
-    free(line);
-}
 
 /* ---- opening --------------------------------------------------------------------- */
 
@@ -71,7 +56,7 @@ void report_recall(struct report *report)
         monitor_history(report->monitor),
         run_folder_file(report->folder, stats, sizeof stats, "stats.jsonl"),
         run_folder_file(report->folder, events, sizeof events, "events.jsonl"));
-    write_event(report, json_pack("{s:s}", "event", "resume"));
+    event_word(report, "resume", "");
 }
 
 void report_close(struct report *report)
@@ -163,51 +148,6 @@ void report_state(struct report *report, const char *state)
 
 /* ---- after every step ------------------------------------------------------------ */
 
-static const char *overflow_word(const struct step_record *record)
-{
-    if (record->found_inf != 0.0f)
-        return "inf or NaN in its gradients";
-    return "a gradient became inf when unscaled";
-}
-
-static json_t *scale_event(const char *word, int network,
-                           const struct step_record *record)
-{
-    return json_pack("{s:s, s:s, s:f, s:f}", "event", word, "net", network_names[network],
-                     "scale_before", (double)record->scale_used, "scale_after",
-                     (double)record->scale_after);
-}
-
-static void tell_skip(struct report *report, int network)
-{
-    const struct trainer *trainer = report->trainer;
-    const struct step_record *record = &trainer->player[network].record;
-    struct step_losses losses = train_losses(trainer);
-    int forward_finite = network == NETWORK_G
-                             ? losses.g.is_finite
-                             : losses.real.is_finite && losses.fake.is_finite;
-    char before[32], after[32];
-    run_folder_log(
-        report->folder, "step %lld: %s skipped, %s; scale %s -> %s%s",
-        (long long)trainer->progress.step, network_names[network], overflow_word(record),
-        scale_text(record->scale_used, before, sizeof before),
-        scale_text(record->scale_after, after, sizeof after),
-        forward_finite ? "" : "; the logits were inf or NaN too: no scale can help");
-    json_t *event = scale_event("skip", network, record);
-    json_object_set_new(event, "forward_finite", json_boolean(forward_finite));
-    write_event(report, event);
-}
-
-static void tell_growth(struct report *report, int network)
-{
-    const struct step_record *record = &report->trainer->player[network].record;
-    char after[32];
-    run_folder_log(report->folder, "step %lld: %s's scale grew to %s",
-                   (long long)report->trainer->progress.step, network_names[network],
-                   scale_text(record->scale_after, after, sizeof after));
-    write_event(report, scale_event("growth", network, record));
-}
-
 static void add_losses(struct tick *tick, const struct trainer *trainer)
 {
     for (int i = 0; i + 1 < trainer->sums_count; i += 2) {
@@ -268,9 +208,9 @@ void report_step(struct report *report)
         statistic_add(&report->tick.scale_over_tick[network],
                       (double)record->scale_after);
         if (skipped[network] > 0)
-            tell_skip(report, network);
+            event_skip(report, network);
         if (record->growths > report->growths_before[network])
-            tell_growth(report, network);
+            event_growth(report, network);
         report->growths_before[network] = record->growths;
     }
     add_losses(&report->tick, trainer);
@@ -339,7 +279,7 @@ void report_end(struct report *report, const char *state, const char *reason)
 {
     if (reason[0])
         run_folder_log(report->folder, "error: %s", reason);
-    write_event(report, json_pack("{s:s, s:s}", "event", state, "reason", reason));
+    event_word(report, state, reason);
     report_state(report, state);
     report_write_pictures(report);
 }

@@ -64,11 +64,8 @@ void report_write_reals(struct report *report)
 void report_write_samples(struct report *report, const char *name, char *path,
                           size_t bytes)
 {
-    char own_path[1024], kimg[32], seeds[32];
-    if (!path) {
-        path = own_path;
-        bytes = sizeof own_path;
-    }
+    char file[1024], kimg[32], seeds[32];
+    run_folder_file(report->folder, file, sizeof file, "%s", name);
     snprintf(kimg, sizeof kimg, "%.3f", report->tiles_kimg);
     snprintf(seeds, sizeof seeds, "0-%d", report->tile_count - 1);
     const struct png_text texts[] = {{"Software", "twinscale " TWINSCALE_VERSION},
@@ -77,9 +74,10 @@ void report_write_samples(struct report *report, const char *name, char *path,
     struct grid grid = grid_of(report, report->tiles, report->tile_count);
     grid.texts = texts;
     grid.text_count = 3;
-    if (grid_write(&grid, run_folder_file(report->folder, path, bytes, "%s", name), 1) !=
-        STATUS_OK)
+    if (grid_write(&grid, file, 1) != STATUS_OK)
         picture_failed(report);
+    else if (path)
+        snprintf(path, bytes, "%s", file);
 }
 
 void report_write_pictures(struct report *report)
