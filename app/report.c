@@ -243,7 +243,8 @@ static void finish_tick(struct report *report, double now)
     tick->total_sec = trainer->progress.elapsed_sec;
     tick->maintenance_sec = report->maintenance_sec;
     tick->images_per_sec = report->images_per_sec;
-    tick->eta_sec = report->eta_sec;
+    // The first step warms caches: what it would promise is no estimate.
+    tick->eta_sec = tick->index == 0 ? (double)NAN : report->eta_sec;
     tick->cpu_mem_gb = peak_memory_gb();
     for (int network = 0; network < NETWORK_COUNT; network++) {
         tick->scale[network] = scale_now(&trainer->player[network]);

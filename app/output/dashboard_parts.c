@@ -191,12 +191,12 @@ void draw_samples(const struct canvas *canvas, const struct dashboard *dashboard
 /* ---- Footer ---------------------------------------------------------------------- */
 
 /* Keys in small boxes, from the right; returns where they begin. */
-static double draw_keys(const struct canvas *canvas, double baseline)
+static double draw_keys(const struct canvas *canvas, double baseline, int is_paused)
 {
-    static const char *const keys[][2] = {{"q", "save and quit"},
-                                          {"e", "export grid"},
-                                          {"s", "snapshot"},
-                                          {"space", "pause"}};
+    const char *const keys[][2] = {{"q", "save and quit"},
+                                   {"e", "export grid"},
+                                   {"s", "snapshot"},
+                                   {"space", is_paused ? "go on" : "pause"}};
     const struct text_style key_style = {11.0, 1, INK_TEXT};
     const struct text_style word_style = {12.0, 0, INK_MUTED};
     double x = canvas->width - MARGIN;
@@ -223,7 +223,9 @@ void draw_footer(const struct canvas *canvas, const struct dashboard *dashboard)
     const struct text_style notice_style = {12.0, 1, INK_GOOD};
     const double baseline = canvas->height - 15.0;
     const double end =
-        dashboard->has_keys ? draw_keys(canvas, baseline) : canvas->width - MARGIN;
+        dashboard->has_keys
+            ? draw_keys(canvas, baseline, strncmp(dashboard->state, "paus", 4) == 0)
+            : canvas->width - MARGIN;
     if (dashboard->notice[0])
         canvas_text_fit(canvas, MARGIN, baseline, end - MARGIN, notice_style,
                         dashboard->notice);
