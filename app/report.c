@@ -259,7 +259,8 @@ void report_tick(struct report *report)
     finish_tick(report, now);
     char line[256];
     tick_line(&report->tick, line, sizeof line);
-    report_say(report, "%s", line);
+    progress_print_tick(line);
+    run_folder_log(report->folder, "%s", line);
     char *json = tick_json(&report->tick, (double)time(NULL));
     if (json)
         run_folder_stats(report->folder, json);

@@ -71,6 +71,8 @@ const char *rate_text(double rate, char *text, size_t bytes);
 void progress_bar(double done, double total, double images_per_sec, double eta_sec);
 /* Removes the bar so that a line can be printed. */
 void progress_clear(void);
+/* A tick line on stderr; on a terminal too narrow for it in two lines, cut before "loss". */
+void progress_print_tick(const char *line);
 /* True if colour may be used on stderr. */
 int progress_has_color(void);
 

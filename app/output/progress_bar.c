@@ -132,3 +132,13 @@ void progress_clear(void)
     fputs("\r\033[K", stderr);
     fflush(stderr);
 }
+
+void progress_print_tick(const char *line)
+{
+    const char *second = strstr(line, "loss G");
+    progress_clear();
+    if (second && isatty(STDERR_FILENO) && (int)strlen(line) > terminal_columns())
+        fprintf(stderr, "%.*s\n%*s%s\n", (int)(second - line), line, 10, "", second);
+    else
+        fprintf(stderr, "%s\n", line);
+}

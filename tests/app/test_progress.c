@@ -487,6 +487,24 @@ static void test_the_bar_is_drawn_on_a_terminal_and_removed(void **state)
     assert_null(strstr(text, "49.0/200"));
 }
 
+static void print_two_ticks(void)
+{
+    progress_print_tick("tick 1  kimg 1.0/2  loss G 1 D 2  skip G 0 D 0");
+    progress_print_tick("tick 12   kimg  48.0/200 (0.80 ep)   1,234 img/s  eta 2m 03s   "
+                        "loss G 1.250  D 0.980   scale G 2^16 D 2^15  skip G 0 D 3 (+1)");
+}
+
+static void test_a_tick_too_wide_for_the_terminal_takes_two_lines(void **state)
+{
+    (void)state;
+    const char *text = on_terminal_or_skip(utf8_terminal, print_two_ticks); // 100 columns
+    assert_string_equal(
+        text,
+        "tick 1  kimg 1.0/2  loss G 1 D 2  skip G 0 D 0\r\n"
+        "tick 12   kimg  48.0/200 (0.80 ep)   1,234 img/s  eta 2m 03s   \r\n"
+        "          loss G 1.250  D 0.980   scale G 2^16 D 2^15  skip G 0 D 3 (+1)\r\n");
+}
+
 static void test_colour_and_blocks_can_be_turned_off(void **state)
 {
     (void)state;
@@ -566,6 +584,7 @@ int main(void)
         cmocka_unit_test(test_a_narrow_terminal_keeps_the_most_important),
         cmocka_unit_test(test_the_bar_is_full_only_when_done),
         cmocka_unit_test(test_the_bar_is_drawn_on_a_terminal_and_removed),
+        cmocka_unit_test(test_a_tick_too_wide_for_the_terminal_takes_two_lines),
         cmocka_unit_test(test_colour_and_blocks_can_be_turned_off),
         cmocka_unit_test(test_a_dumb_terminal_gets_lines_only),
         cmocka_unit_test(test_a_file_gets_no_bar_and_no_colour),
