@@ -41,11 +41,6 @@ enum status report_open(struct report *report, struct trainer *trainer,
                            report->tile_count);
     for (int i = 0; i < report->tile_count; i++)
         report->seeds[i] = (uint64_t)i;
-    for (int network = 0; network < NETWORK_COUNT; network++) {
-        struct scaler_state state = grad_scaler_read(&trainer->player[network].scaler);
-        report->skipped_before[network] = state.skipped;
-        report->growths_before[network] = state.growths;
-    }
     return STATUS_OK;
 }
 
@@ -199,19 +194,18 @@ static void update_speed(struct report *report, int is_tick_end)
 void report_step(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
-    int64_t skipped[NETWORK_COUNT];
-    for (int network = 0; network < NETWORK_COUNT; network++) {
-        const struct step_record *record = &trainer->player[network].record;
-        skipped[network] = record->skipped - report->skipped_before[network];
-        report->skipped_before[network] = record->skipped;
-        report->tick.skipped_in_tick[network] += skipped[network];
+    int64_t skipped[NETWORK_COUNT] = {0};
+    for (int slot = 0; slot < trainer->record_count; slot++) {
+        const struct step_record *record = &trainer->records_host[slot];
+        int network = train_slot_network(trainer, slot);
+        skipped[network] += record->was_skipped;
+        report->tick.skipped_in_tick[network] += record->was_skipped;
         statistic_add(&report->tick.scale_over_tick[network],
                       (double)record->scale_after);
-        if (skipped[network] > 0)
-            event_skip(report, network);
-        if (record->growths > report->growths_before[network])
-            event_growth(report, network);
-        report->growths_before[network] = record->growths;
+        if (record->was_skipped)
+            event_skip(report, slot);
+        else if (record->scale_after > record->scale_used)
+            event_growth(report, slot);
     }
     add_losses(&report->tick, trainer);
     add_point(report, skipped);

@@ -20,7 +20,6 @@ struct report {
     int draws_preview; // preview.png at every tick
     int has_window;
     struct tick tick; // being filled
-    int64_t skipped_before[NETWORK_COUNT], growths_before[NETWORK_COUNT];
     double started, tick_started, maintenance_sec, last_publish, last_samples,
         sample_cost;
     double images_per_sec, eta_sec;

@@ -59,15 +59,24 @@ static struct nonfinite_place find_place(const struct trainer *trainer, int netw
     return place;
 }
 
-void event_skip(struct report *report, int network)
+// G has one pass of losses, a D step two: on real and on fake.
+static int had_finite_logits(const struct trainer *trainer, int slot)
+{
+    const struct loss_sums *sums = trainer->sums_host + 2 * slot;
+    return sums[0].is_finite &&
+           (train_slot_network(trainer, slot) == NETWORK_G || sums[1].is_finite);
+}
+
+void event_skip(struct report *report, int slot)
 {
     const struct trainer *trainer = report->trainer;
-    const struct step_record *record = &trainer->player[network].record;
-    struct step_losses losses = train_losses(trainer);
-    int forward_finite = network == NETWORK_G
-                             ? losses.g.is_finite
-                             : losses.real.is_finite && losses.fake.is_finite;
-    struct nonfinite_place place = find_place(trainer, network);
+    const struct step_record *record = &trainer->records_host[slot];
+    int network = train_slot_network(trainer, slot);
+    int forward_finite = had_finite_logits(trainer, slot);
+    // What an earlier D step of this step left behind is overwritten by now.
+    struct nonfinite_place place = {.tensor = NULL};
+    if (slot + 2 >= trainer->record_count)
+        place = find_place(trainer, network);
     char before[32], after[32], where[80];
     run_folder_log(
         report->folder, "step %lld: %s skipped, %s%s; scale %s -> %s%s",
@@ -85,9 +94,10 @@ void event_skip(struct report *report, int network)
     write_event(report, event);
 }
 
-void event_growth(struct report *report, int network)
+void event_growth(struct report *report, int slot)
 {
-    const struct step_record *record = &report->trainer->player[network].record;
+    const struct step_record *record = &report->trainer->records_host[slot];
+    int network = train_slot_network(report->trainer, slot);
     char after[32];
     run_folder_log(report->folder, "step %lld: %s's scale grew to %s",
                    (long long)report->trainer->progress.step, network_names[network],

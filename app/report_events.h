@@ -9,9 +9,9 @@
 
 #include "app/report.h"
 
-/* Of the step that was just taken, by player[network].record. */
-void event_skip(struct report *report, int network);
-void event_growth(struct report *report, int network);
+/* Of an optimizer step of the step that was just taken: records_host[slot]. */
+void event_skip(struct report *report, int slot);
+void event_growth(struct report *report, int slot);
 
 /* "resume", "finished", "stopped", "diverged", "failed"; reason may be "". */
 void event_word(struct report *report, const char *word, const char *reason);

@@ -29,12 +29,15 @@ static void judge(struct trainer *trainer, const struct tensor *input, float tar
                                           scale, net_output_grad(d), sums);
 }
 
-static void finish_step(struct trainer *trainer, int network)
+// `slot` is the place of this optimizer step among the step's records.
+static void finish_step(struct trainer *trainer, int network, int slot)
 {
     struct player *player = &trainer->player[network];
     inject_fault(trainer, network);
     CHECK(grad_scaler_step(&player->scaler, &player->adam) == CALL_OK);
     CHECK(grad_scaler_update(&player->scaler) == CALL_OK);
+    trainer->device->ops->memory.copy(trainer->device, trainer->records + slot,
+                                      player->scaler.record, sizeof *trainer->records);
 }
 
 static void draw_inputs(struct trainer *trainer)
@@ -61,7 +64,7 @@ static void discriminator_step(struct trainer *trainer, int turn)
     net_forward(&g->net, NET_TRAIN);
     judge(trainer, net_output(&g->net), 0.0f, scale, sums_of(trainer, 2 * turn + 1));
     net_backward(&d->net, NET_WGRAD | NET_ACCUMULATE);
-    finish_step(trainer, NETWORK_D);
+    finish_step(trainer, NETWORK_D, turn);
 }
 
 static void generator_step(struct trainer *trainer)
@@ -72,7 +75,7 @@ static void generator_step(struct trainer *trainer)
           sums_of(trainer, trainer->sums_count - 1));
     net_backward(&d->net, NET_DGRAD); // ends in G's output gradient
     net_backward(&g->net, NET_WGRAD);
-    finish_step(trainer, NETWORK_G);
+    finish_step(trainer, NETWORK_G, trainer->record_count - 1);
 }
 
 static enum status check_skips(const struct trainer *trainer, int network)
@@ -104,10 +107,12 @@ static enum status collect(struct trainer *trainer)
     trainer->device->ops->memory.download(
         trainer->device, trainer->sums_host, trainer->sums,
         (size_t)trainer->sums_count * sizeof *trainer->sums_host);
-    for (int network = 0; network < NETWORK_COUNT; network++) {
-        struct player *player = &trainer->player[network];
-        player->record = grad_scaler_record(&player->scaler);
-    }
+    trainer->device->ops->memory.download(
+        trainer->device, trainer->records_host, trainer->records,
+        (size_t)trainer->record_count * sizeof *trainer->records_host);
+    for (int slot = 0; slot < trainer->record_count; slot++)
+        trainer->player[train_slot_network(trainer, slot)].record =
+            trainer->records_host[slot];
     for (int network = 0; network < NETWORK_COUNT; network++)
         TRY(check_skips(trainer, network));
     return STATUS_OK;
@@ -130,4 +135,9 @@ struct step_losses train_losses(const struct trainer *trainer)
 {
     const struct loss_sums *last = trainer->sums_host + trainer->sums_count - 1;
     return (struct step_losses){.real = last[-2], .fake = last[-1], .g = last[0]};
+}
+
+int train_slot_network(const struct trainer *trainer, int slot)
+{
+    return slot + 1 < trainer->record_count ? NETWORK_D : NETWORK_G;
 }

@@ -102,6 +102,8 @@ static enum status create_inputs(struct trainer *trainer)
     trainer->real = d->input;
     trainer->latents = g->input;
     trainer->sums_count = 2 * trainer->config.n_dis + 1;
+    trainer->record_count = trainer->config.n_dis + 1;
+    size_t records_bytes = (size_t)trainer->record_count * sizeof *trainer->records;
     size_t sums_bytes = (size_t)trainer->sums_count * sizeof *trainer->sums;
     struct arena *arena = &trainer->arena;
     arena_begin(arena, trainer->device, "inputs of a step");
@@ -110,9 +112,11 @@ static enum status create_inputs(struct trainer *trainer)
     arena_reserve(arena, &trainer->latents.data, tensor_bytes(&trainer->latents));
     arena_reserve(arena, (void **)&trainer->draw, sizeof *trainer->draw);
     arena_reserve(arena, (void **)&trainer->sums, sums_bytes);
+    arena_reserve(arena, (void **)&trainer->records, records_bytes);
     TRY(arena_commit(arena));
     trainer->sums_host = calloc(1, sums_bytes);
-    if (!trainer->sums_host)
+    trainer->records_host = calloc(1, records_bytes);
+    if (!trainer->sums_host || !trainer->records_host)
         return status_fail(STATUS_FAILED, "not enough memory for %zu bytes of loss sums",
                            sums_bytes);
     trainer->player[NETWORK_G].net.input.data = trainer->latents.data;
@@ -151,6 +155,7 @@ void trainer_release(struct trainer *trainer)
     if (trainer->arena.device)
         arena_release(&trainer->arena);
     free(trainer->sums_host);
+    free(trainer->records_host);
     device_close(trainer->device);
     memset(trainer, 0, sizeof *trainer);
 }

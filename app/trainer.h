@@ -21,7 +21,7 @@ struct player {
     struct net net;
     struct adam adam;
     struct grad_scaler scaler;
-    struct step_record record; // host copy of the last step's
+    struct step_record record; // host copy of its last optimizer step's
 };
 
 /* Where a run is. All of it is saved. */
@@ -49,6 +49,10 @@ struct trainer {
     struct loss_sums *sums; // device: per D step real and fake, then G's
     struct loss_sums *sums_host;
     int sums_count;
+    // One per optimizer step of a step: D's n_dis in turn, then G's.
+    struct step_record *records; // device
+    struct step_record *records_host;
+    int record_count;
     struct arena arena;
 };
 

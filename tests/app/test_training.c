@@ -137,6 +137,22 @@ static void test_half_and_single_precision_stay_together(void **state)
     }
 }
 
+static void test_every_skip_among_several_d_steps_is_told(void **state)
+{
+    (void)state;
+    char text[1024];
+    // The fault spoils all three D steps of steps 2 and 3.
+    twinscale_must(
+        "train " SMALL_RUN " --out '%s' --kimg 0.24 --n-dis 3 --inject d:2-3:inf", out);
+    assert_int_equal(run_command(text, sizeof text,
+                                 "sed -n 's/.*\"scale_after\":\\([0-9.]*\\).*/\\1/p' "
+                                 "'%s/events.jsonl' | tr '\\n' ' '",
+                                 run_in(out)),
+                     0);
+    // From 1024, halved once for each: none is lost, none is told twice.
+    assert_string_equal(text, "512.0 256.0 128.0 64.0 32.0 16.0 ");
+}
+
 static void test_more_d_steps_per_g_step_count_their_own_updates(void **state)
 {
     (void)state;
@@ -157,6 +173,7 @@ int main(void)
         TEST(test_an_overflow_in_d_leaves_g_stepping),
         TEST(test_endless_overflows_end_the_run_with_its_own_code),
         TEST(test_half_and_single_precision_stay_together),
+        TEST(test_every_skip_among_several_d_steps_is_told),
         TEST(test_more_d_steps_per_g_step_count_their_own_updates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
