@@ -18,14 +18,14 @@
 
 enum status report_open(struct report *report, struct trainer *trainer,
                         struct run_folder *folder, struct monitor *monitor,
-                        int has_window, int draws_preview)
+                        int has_window, int wants_preview)
 {
     memset(report, 0, sizeof *report);
     report->trainer = trainer;
     report->folder = folder;
     report->monitor = monitor;
-    report->has_window = has_window;
-    report->draws_preview = draws_preview;
+    atomic_init(&report->has_window, has_window);
+    report->wants_preview = wants_preview;
     report->state = "training";
     report->eta_sec = NAN;
     report->started = report->tick_started = now_seconds();
@@ -213,7 +213,7 @@ void report_step(struct report *report)
     progress_bar(trainer_kimg(trainer), trainer->config.kimg, report->images_per_sec,
                  report->eta_sec);
     double now = now_seconds();
-    if (!report->has_window || now - report->last_publish < PUBLISH_SEC)
+    if (!atomic_load(&report->has_window) || now - report->last_publish < PUBLISH_SEC)
         return;
     if (now - report->last_samples >
         fmax(SAMPLE_SEC_MIN, report->sample_cost / SAMPLE_SHARE))
@@ -259,7 +259,7 @@ void report_tick(struct report *report)
     if (json)
         run_folder_stats(report->folder, json);
     free(json);
-    if (report->draws_preview)
+    if (report_draws_preview(report))
         report_draw_samples(report);
     else
         report_publish(report, NULL);
@@ -278,4 +278,9 @@ void report_end(struct report *report, const char *state, const char *reason)
     event_word(report, state, reason);
     report_state(report, state);
     report_write_pictures(report);
+}
+
+int report_draws_preview(struct report *report)
+{
+    return report->wants_preview && !atomic_load(&report->has_window);
 }

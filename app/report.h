@@ -8,6 +8,8 @@
 #ifndef APP_REPORT_H
 #define APP_REPORT_H
 
+#include <stdatomic.h>
+
 #include "app/output/monitor.h"
 #include "app/output/progress.h"
 #include "app/output/run_folder.h"
@@ -17,9 +19,9 @@ struct report {
     struct trainer *trainer;
     struct run_folder *folder;
     struct monitor *monitor;
-    int draws_preview; // preview.png at every tick
-    int has_window;
-    struct tick tick; // being filled
+    int wants_preview;     // preview.png at every tick without a window
+    atomic_int has_window; // the main thread clears it when the window is gone
+    struct tick tick;      // being filled
     double started, tick_started, maintenance_sec, last_publish, last_samples,
         sample_cost;
     double images_per_sec, eta_sec;
@@ -34,7 +36,7 @@ struct report {
 
 enum status report_open(struct report *report, struct trainer *trainer,
                         struct run_folder *folder, struct monitor *monitor,
-                        int has_window, int draws_preview);
+                        int has_window, int wants_preview);
 /* Of a resumed run: its curves and the number of its next tick, from stats.jsonl and
  * events.jsonl. */
 void report_recall(struct report *report);
@@ -46,6 +48,9 @@ void report_say(struct report *report, const char *format, ...)
 
 /* After every step: history, events for skips, sums of the tick, the bar, the window. */
 void report_step(struct report *report);
+
+/* True where preview.png stands in for a window. */
+int report_draws_preview(struct report *report);
 
 /* scales.png, and preview.png where there is no window, as things stand. */
 void report_write_pictures(struct report *report);

@@ -89,7 +89,7 @@ void report_write_pictures(struct report *report)
     enum status status = dashboard_write_scales(
         &view.dashboard,
         run_folder_file(report->folder, path, sizeof path, "scales.png"));
-    if (status == STATUS_OK && report->draws_preview)
+    if (status == STATUS_OK && report_draws_preview(report))
         status = dashboard_write_png(
             &view.dashboard,
             run_folder_file(report->folder, path, sizeof path, "preview.png"));

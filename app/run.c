@@ -82,6 +82,7 @@ static void run_threads(struct run *run)
     }
     if (run->window) {
         window_run(run->window);
+        atomic_store(&run->report.has_window, 0); // closed, or its server is gone
         window_close(run->window);
         run->window = NULL;
     }
@@ -113,10 +114,8 @@ enum status run_prepare(struct run *run)
 
 enum status run_train(struct run *run)
 {
-    int draws_preview = run->config.preview == PREVIEW_PNG ||
-                        (run->config.preview == PREVIEW_AUTO && !run->window);
     TRY(report_open(&run->report, &run->trainer, &run->folder, run->monitor,
-                    run->window != NULL, draws_preview));
+                    run->window != NULL, run->config.preview != PREVIEW_OFF));
     if (run->is_resumed)
         report_recall(&run->report);
     say_run(run);

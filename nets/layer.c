@@ -207,3 +207,9 @@ const struct layer_passes *layer_passes(enum layer_kind kind)
 {
     return &passes[kind];
 }
+
+int layer_is_conv(const struct layer *layer)
+{
+    return layer->kind == LAYER_CONV || layer->kind == LAYER_CONV_TRANSPOSE ||
+           layer->kind == LAYER_LINEAR;
+}

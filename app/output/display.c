@@ -90,7 +90,27 @@ void display_survive_loss(void *sdl_window, volatile sig_atomic_t *is_lost)
     set_exit_handler(info.info.x11.display, on_exit_wanted, (void *)is_lost);
 }
 
+int display_event_destroys(const void *sdl_event, void *sdl_window)
+{
+    const SDL_Event *event = sdl_event;
+    SDL_SysWMinfo info;
+    SDL_VERSION(&info.version);
+    if (event->type != SDL_SYSWMEVENT || event->syswm.msg->subsystem != SDL_SYSWM_X11 ||
+        !SDL_GetWindowWMInfo(sdl_window, &info) || info.subsystem != SDL_SYSWM_X11)
+        return 0;
+    const XEvent *x_event = &event->syswm.msg->msg.x11.event;
+    return x_event->type == DestroyNotify &&
+           x_event->xdestroywindow.window == info.info.x11.window;
+}
+
 #else
+
+int display_event_destroys(const void *sdl_event, void *sdl_window)
+{
+    (void)sdl_event;
+    (void)sdl_window;
+    return 0;
+}
 
 static void pass_over_protocol_errors(void)
 {

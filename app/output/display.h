@@ -24,4 +24,8 @@ void display_stop(void);
  * called again. is_lost must live as long as the process. */
 void display_survive_loss(void *sdl_window, volatile sig_atomic_t *is_lost);
 
+/* True for the SDL_Event (of type SDL_SYSWMEVENT, which must be enabled) that tells that
+ * another program has destroyed the X window under `sdl_window`; SDL itself does not. */
+int display_event_destroys(const void *sdl_event, void *sdl_window);
+
 #endif

@@ -27,6 +27,7 @@ struct window {
     int width, height;    // of the texture, in pixels
     int mouse_x, mouse_y; // in pixels; -1 when away
     int is_closed;        // by the user
+    int is_destroyed;     // by another program; is_closed too then
     int is_quitting;      // q was pressed
     int has_input;        // something changed here: redraw
     uint64_t drawn_version;
@@ -60,6 +61,7 @@ static int make_window(struct window *window, const char *title)
     if (!window->sdl_window)
         return 0;
     display_survive_loss(window->sdl_window, &window->is_lost);
+    SDL_EventState(SDL_SYSWMEVENT, SDL_ENABLE); // see display_event_destroys()
     SDL_SetWindowMinimumSize(window->sdl_window, 480, 270);
     SDL_StopTextInput(); // letters are keys here, not the business of an input method
     window->renderer = SDL_CreateRenderer(window->sdl_window, -1, SDL_RENDERER_SOFTWARE);
@@ -178,6 +180,10 @@ static void handle_event(struct window *window, const SDL_Event *event)
             window->mouse_x = window->mouse_y = -1;
         window->has_input = 1;
         break;
+    case SDL_SYSWMEVENT:
+        if (display_event_destroys(event, window->sdl_window))
+            window->is_closed = window->is_destroyed = 1;
+        break;
     case SDL_RENDER_TARGETS_RESET:
     case SDL_RENDER_DEVICE_RESET: // the texture's pixels are gone
         window->width = window->height = 0;
@@ -285,7 +291,7 @@ void window_run(struct window *window)
             has_event = SDL_PollEvent(&event);
         }
     }
-    if (!window->is_lost && window->is_closed)
+    if (!window->is_lost && window->is_closed && !window->is_destroyed)
         SDL_HideWindow(window->sdl_window);
     // Without a window nobody could end the pause.
     if (monitor_is_paused(window->monitor) && !monitor_is_finished(window->monitor))

@@ -131,12 +131,19 @@ press q
 ended 0
 "$twinscale" info "$run" --digest >/dev/null || fail "what q saved opens"
 
-# A window that goes away leaves the run alive (its close button: test_window.c).
+# A window that another program destroys leaves the run alive, and ends its pause, which
+# no key could end any more (its close button: test_window.c).
 start closed --kimg 100000
 wait_for "the window appears" has_window
-xdotool windowclose "$(head -1 "$work/window")"
+press space
+sleep 0.5
 before=$(ticks)
+sleep 1
+[ "$(ticks)" -eq "$before" ] || fail "space pauses"
+xdotool windowclose "$(head -1 "$work/window")"
 wait_for "training goes on without its window" has_ticks $((before + 3))
+has_preview() { [ -s "$run/preview.png" ]; }
+wait_for "preview.png stands in for a window that is gone" has_preview
 kill -TERM "$trainer"
 ended 0
 grep -q "^checkpoint: " "$work/log" || fail "a run whose window was closed ends with its files"

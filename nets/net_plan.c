@@ -1,0 +1,197 @@
+/* net_plan.c - decides what is fused, and where everything lies.
+ *
+ * Memory:
+ *   - every row's output has its own place in a net that trains (the backward pass reads
+ *     them); a net that only samples alternates between two regions;
+ *   - gradients of outputs alternate between two regions: a convolution reads one and writes
+ *     the other, batch norm and activations work in place;
+ *   - a fused activation shares its output and its gradient with the row it is fused into. */
+#include "nets/net.h"
+
+#include <string.h>
+
+#include "nets/layer.h"
+
+static void plan_fusion(struct net *net)
+{
+    for (int i = 1; i < net->layer_count; i++) {
+        struct layer *layer = &net->layers[i], *before = &net->layers[i - 1];
+        if (layer->kind == LAYER_ACTIVATION && before->kind != LAYER_ACTIVATION) {
+            before->fused_activation = i;
+            layer->fused_into = i - 1;
+        }
+        if (layer->kind == LAYER_BATCH_NORM && layer_is_conv(before))
+            before->feeds_norm = i;
+    }
+}
+
+static enum status plan_convolutions(struct net *net)
+{
+    for (int i = 0; i < net->layer_count; i++) {
+        struct layer *layer = &net->layers[i];
+        if (!layer_is_conv(layer))
+            continue;
+        TRY(net->device->ops->conv.prepare(net->device, &layer->conv, &layer->plan));
+    }
+    return STATUS_OK;
+}
+
+static void reserve_f32(struct arena *arena, float **pointer, size_t elements)
+{
+    arena_reserve(arena, (void **)pointer, elements * sizeof(float));
+}
+
+static enum status plan_parameters(struct net *net)
+{
+    struct arena *arena = &net->parameters;
+    arena_begin(arena, net->device, "parameters");
+    reserve_f32(arena, &net->params, net->param_elements);
+    if (!(net->options & NET_INFERENCE))
+        reserve_f32(arena, &net->grads, net->param_elements);
+    if (net->dtype != DTYPE_F32)
+        arena_reserve(arena, &net->half, net->param_elements * dtype_bytes(net->dtype));
+    if (net->buffer_elements)
+        reserve_f32(arena, &net->buffers, net->buffer_elements);
+    TRY(arena_commit(arena));
+    for (int i = 0; i < net->layer_count; i++) {
+        struct layer *layer = &net->layers[i];
+        if (layer->kind != LAYER_BATCH_NORM)
+            continue;
+        layer->norm.gamma = net->params + net->param[layer->weight].offset;
+        layer->norm.beta = net->params + net->param[layer->bias].offset;
+        layer->norm.running_mean = net->buffers + layer->norm_buffers;
+        layer->norm.running_var = layer->norm.running_mean + layer->y.shape.c;
+    }
+    return STATUS_OK;
+}
+
+static void reserve_norm_vectors(struct arena *arena, struct norm_vectors *norm,
+                                 int channels)
+{
+    float **vectors[] = {&norm->sum,     &norm->sumsq,        &norm->mean,
+                         &norm->inv_std, &norm->unbiased_var, &norm->scale,
+                         &norm->shift,   &norm->sum_dz,       &norm->sum_dz_xhat};
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        reserve_f32(arena, vectors[i], (size_t)channels);
+}
+
+/* Two regions that take turns, each as large as its largest tensor. */
+struct alternation {
+    size_t bytes[2];
+    size_t offset[2];
+};
+
+static void alternation_grow(struct alternation *turns, int turn,
+                             const struct tensor *tensor)
+{
+    size_t bytes = tensor_bytes(tensor);
+    if (bytes > turns->bytes[turn])
+        turns->bytes[turn] = bytes;
+}
+
+static void alternation_place(struct alternation *turns, struct arena *arena)
+{
+    for (int turn = 0; turn < 2; turn++)
+        if (turns->bytes[turn])
+            turns->offset[turn] = arena_region(arena, turns->bytes[turn]);
+}
+
+// Which region a row's output and its gradient use: convolutions change sides.
+static void choose_turns(const struct net *net, int turn[NET_LAYERS_MAX + 1])
+{
+    turn[0] = 0; // of the net's input; row i is turn[i + 1]
+    for (int i = 0; i < net->layer_count; i++)
+        turn[i + 1] = layer_is_conv(&net->layers[i]) ? !turn[i] : turn[i];
+}
+
+static int has_own_output(const struct layer *layer)
+{
+    return layer->fused_activation < 0;
+}
+
+static void plan_outputs(struct net *net, const int turn[])
+{
+    struct arena *arena = &net->activations;
+    struct alternation turns = {0};
+    for (int i = 0; i < net->layer_count; i++)
+        alternation_grow(&turns, turn[i + 1], &net->layers[i].y);
+    if (net->options & NET_INFERENCE)
+        alternation_place(&turns, arena);
+    for (int i = 0; i < net->layer_count; i++) {
+        struct layer *layer = &net->layers[i];
+        if (layer->kind == LAYER_BATCH_NORM)
+            reserve_norm_vectors(arena, &layer->norm, layer->y.shape.c);
+        if (!has_own_output(layer))
+            continue;
+        if (net->options & NET_INFERENCE)
+            arena_reserve_at(arena, &layer->y.data, turns.offset[turn[i + 1]]);
+        else
+            arena_reserve(arena, &layer->y.data, tensor_bytes(&layer->y));
+    }
+}
+
+static void plan_gradients(struct net *net, const int turn[])
+{
+    struct arena *arena = &net->activations;
+    struct alternation turns = {0};
+    for (int i = 0; i < net->layer_count; i++) {
+        struct layer *layer = &net->layers[i];
+        layer->dy = layer->y;
+        layer->dy.dtype = layer->dtype; // a f32 head still gets its gradient in half
+        layer->dy.data = NULL;
+        alternation_grow(&turns, turn[i + 1], &layer->dy);
+    }
+    net->input_grad = net->input;
+    net->input_grad.data = NULL;
+    if (net->options & NET_INPUT_GRAD)
+        alternation_grow(&turns, turn[0], &net->input_grad);
+    alternation_place(&turns, arena);
+    for (int i = 0; i < net->layer_count; i++)
+        arena_reserve_at(arena, &net->layers[i].dy.data, turns.offset[turn[i + 1]]);
+    if (net->options & NET_INPUT_GRAD)
+        arena_reserve_at(arena, &net->input_grad.data, turns.offset[turn[0]]);
+}
+
+static void plan_tangents(struct net *net)
+{
+    for (int i = 0; i < net->layer_count; i++) {
+        struct layer *layer = &net->layers[i];
+        layer->tangent = layer->y;
+        layer->tangent.data = NULL;
+        arena_reserve(&net->activations, &layer->tangent.data,
+                      tensor_bytes(&layer->tangent));
+    }
+}
+
+enum status net_plan(struct net *net, int options)
+{
+    net->options = options;
+    plan_fusion(net);
+    TRY(plan_convolutions(net));
+    TRY(plan_parameters(net));
+    int turn[NET_LAYERS_MAX + 1];
+    choose_turns(net, turn);
+    arena_begin(&net->activations, net->device, "activations");
+    plan_outputs(net, turn);
+    if (!(options & NET_INFERENCE))
+        plan_gradients(net, turn);
+    if (options & NET_TANGENT)
+        plan_tangents(net);
+    TRY(arena_commit(&net->activations));
+    for (int i = 0; i < net->layer_count; i++)
+        if (!has_own_output(&net->layers[i]))
+            net->layers[i].y.data = net->layers[net->layers[i].fused_activation].y.data;
+    return STATUS_OK;
+}
+
+void net_release(struct net *net)
+{
+    if (!net || !net->device)
+        return;
+    for (int i = 0; i < net->layer_count; i++)
+        if (net->layers[i].plan)
+            net->device->ops->conv.release(net->device, net->layers[i].plan);
+    arena_release(&net->parameters);
+    arena_release(&net->activations);
+    memset(net, 0, sizeof *net);
+}
