@@ -30,7 +30,7 @@ static const char *activation_word(enum activation activation)
 
 void summary_print(FILE *stream, const struct net *net)
 {
-    fprintf(stream, "  %-12s %-15s %11s  %-18s %s\n",
+    fprintf(stream, "  %-14s%-15s %10s  %-18s %s\n",
             net->name[0] == 'g' ? "Generator" : "Discriminator", "layer", "parameters",
             "output", "type");
     for (int i = 0; i < net->layer_count; i++) {
@@ -41,9 +41,9 @@ void summary_print(FILE *stream, const struct net *net)
         char output[SHAPE_TEXT], name[NET_NAME_MAX + 4];
         shape_text(layer->y.shape, output);
         snprintf(name, sizeof name, "%s.%s", net->name, layer->name);
-        fprintf(stream, "  %-13s %-15s %10zu  %-18s %s\n", name, kind,
+        fprintf(stream, "  %-14s%-15s %10zu  %-18s %s\n", name, kind,
                 layer_parameters(net, i), output, dtype_name(layer->y.dtype));
     }
-    fprintf(stream, "  %-13s %-15s %10zu  %.1f MMAC forward per image\n", "total", "",
+    fprintf(stream, "  %-14s%-15s %10zu  %.1f MMAC forward per image\n", "total", "",
             summary_parameters(net), net_macs(net) / 1e6);
 }
