@@ -19,6 +19,10 @@
 
 enum precision { PRECISION_FP16, PRECISION_BF16, PRECISION_FP32 };
 enum fit { FIT_CROP, FIT_PAD, FIT_STRETCH };
+enum resize_filter {
+    RESIZE_LANCZOS, // sinc(x) sinc(x/3), |x| < 3: sharp
+    RESIZE_AREA     // the mean of the area under a pixel: soft, never rings
+};
 enum preview { PREVIEW_AUTO, PREVIEW_WINDOW, PREVIEW_PNG, PREVIEW_OFF };
 enum scaler_choice { SCALER_AUTO, SCALER_PER_NETWORK, SCALER_OFF }; // auto: on for fp16
 
@@ -36,6 +40,7 @@ struct config {
     int resolution;         // 28, 32, 64, 128
     int channels;           // 1..4; 0 = what the data has
     int fit;                // enum fit
+    int resize_filter;      // enum resize_filter
     int mirror;             // random horizontal flips
     int strict;             // a file that cannot be used stops the run
 

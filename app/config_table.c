@@ -72,6 +72,11 @@ const struct setting settings[] = {
      "1 grey, 2 grey and alpha, 3 RGB, 4 RGBA; 0 takes what the data has"},
     {"fit", CHOICE(fit), CHOICES("crop|pad|stretch"), "crop", NULL, GROUP_DATA,
      RESUME_FIXED, "what happens to images that are not square"},
+    {"resize_filter", CHOICE(resize_filter), CHOICES("lanczos|area"), "lanczos", NULL,
+     GROUP_DATA, RESUME_FIXED,
+     "how they are brought to that size, both antialiased: lanczos is sharper, area "
+     "never "
+     "rings at hard edges"},
     {"mirror", SWITCH(mirror), ANY, "0", NULL, GROUP_DATA, RESUME_FIXED,
      "flips real images left to right at random"},
     {"strict", SWITCH(strict), ANY, "0", NULL, GROUP_DATA, RESUME_FREE,

@@ -22,7 +22,8 @@ static enum status check(const struct config *config)
 {
     struct dataset_options options = {.resolution = config->resolution,
                                       .channels = config->channels,
-                                      .fit = config->fit};
+                                      .fit = config->fit,
+                                      .resize_filter = config->resize_filter};
     return data_check(config->data, &options, stdout);
 }
 

@@ -28,7 +28,7 @@ enum status report_open(struct report *report, struct trainer *trainer,
     report->wants_preview = wants_preview;
     report->state = "training";
     report->eta_sec = NAN;
-    report->started = report->tick_started = now_seconds();
+    report->tick_started = now_seconds();
     report->images_at_tick = trainer->progress.images;
     report->tile_count = trainer->config.grid_columns * trainer->config.grid_rows;
     size_t image_bytes = tensor_bytes(&trainer->sampler.pixels) / SAMPLER_BATCH;

@@ -22,8 +22,7 @@ struct report {
     int wants_preview;     // preview.png at every tick without a window
     atomic_int has_window; // the main thread clears it when the window is gone
     struct tick tick;      // being filled
-    double started, tick_started, maintenance_sec, last_publish, last_samples,
-        sample_cost;
+    double tick_started, maintenance_sec, last_publish, last_samples, sample_cost;
     double images_per_sec, eta_sec;
     uint64_t *seeds;
     uint8_t *tiles; // newest samples of the fixed latents

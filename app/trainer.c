@@ -38,6 +38,7 @@ static enum status open_data(struct trainer *trainer)
     struct dataset_options options = {.resolution = config->resolution,
                                       .channels = config->channels,
                                       .fit = config->fit,
+                                      .resize_filter = config->resize_filter,
                                       .strict = config->strict,
                                       .threads = config->threads,
                                       .progress = show_decoding};

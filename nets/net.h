@@ -81,7 +81,6 @@ struct net {
     struct device *device;
     const char *name; // "g" or "d"
     enum dtype dtype; // of activations: f32, f16 or bf16
-    int batch;
 
     int layer_count, param_count;
     struct layer layers[NET_LAYERS_MAX];

@@ -13,7 +13,6 @@ void net_begin(struct net *net, struct device *device, const char *name, enum dt
     net->device = device;
     net->name = name;
     net->dtype = dtype;
-    net->batch = input.n;
     net->input = device_tensor(device, dtype, input, 0);
     net->input_tangent = net->input;
     net->norm_momentum = NET_NORM_MOMENTUM;

@@ -21,11 +21,12 @@
 #define DATASET_RESOLUTION_MAX 4096
 
 struct dataset_options {
-    int resolution; // 28, 32, 64, 128; any from 1 to DATASET_RESOLUTION_MAX works
-    int channels;   // 1..4; 0 = those of the first image, without its alpha
-    int fit;        // enum fit
-    int strict;     // the first unusable file is an error
-    int threads;    // for decoding; 0 = all cores. The result does not depend on it
+    int resolution;    // 28, 32, 64, 128; any from 1 to DATASET_RESOLUTION_MAX works
+    int channels;      // 1..4; 0 = those of the first image, without its alpha
+    int fit;           // enum fit
+    int resize_filter; // enum resize_filter
+    int strict;        // the first unusable file is an error
+    int threads;       // for decoding; 0 = all cores. The result does not depend on it
     // Called now and then with (done, total) while decoding, on the caller's thread, and
     // at the end with (total, total); may be NULL.
     void (*progress)(void *context, size_t done, size_t total);

@@ -74,7 +74,8 @@ static enum status place(struct loader *loader, size_t index, struct picture *pi
     uint8_t *slot = loader->pixels + index * loader->picture_bytes;
     TRY(picture_set_channels(picture, loader->channels));
     TRY(resize_to_square(picture, loader->options->resolution,
-                         (enum fit)loader->options->fit, RESIZE_LANCZOS, slot));
+                         (enum fit)loader->options->fit,
+                         (enum resize_filter)loader->options->resize_filter, slot));
     result->digest = digest_add(DIGEST_SEED, slot, loader->picture_bytes);
     result->outcome = OUTCOME_USED;
     return STATUS_OK;

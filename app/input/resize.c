@@ -22,7 +22,7 @@ static double sinc(double x)
 
 static double filter_value(enum resize_filter filter, double x)
 {
-    if (filter == RESIZE_BOX)
+    if (filter == RESIZE_AREA)
         return x > -0.5 && x <= 0.5;
     return fabs(x) < 3 ? sinc(x) * sinc(x / 3) : 0;
 }
@@ -40,7 +40,7 @@ static void taps_release(struct taps *taps)
 static void taps_fill(struct taps *taps, int output, int inputs, double centre,
                       double stretch, enum resize_filter filter, double *values)
 {
-    double reach = stretch * (filter == RESIZE_BOX ? 0.5 : 3);
+    double reach = stretch * (filter == RESIZE_AREA ? 0.5 : 3);
     int first = (int)fmax(centre - reach + 0.5, 0);
     int end = (int)fmin(centre + reach + 0.5, inputs);
     if (end <= first) { // rounding at the very border

@@ -9,11 +9,6 @@
 #include "app/config.h"
 #include "app/input/picture.h"
 
-enum resize_filter {
-    RESIZE_LANCZOS, // sinc(x) sinc(x/3), |x| < 3: sharp
-    RESIZE_BOX      // the mean of the area under a pixel
-};
-
 /* A part of a picture, in pixels and fractions of them. */
 struct resize_box {
     double x, y, width, height;

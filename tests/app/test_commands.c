@@ -171,6 +171,31 @@ static void test_a_run_folder_among_the_pictures_is_no_data(void **state)
     expect(0, "1 image usable", "data check OUT/pics --resolution 32");
 }
 
+static void test_the_resize_filter_changes_the_pixels(void **state)
+{
+    (void)state;
+    char text[512];
+    assert_int_equal(run_command(text, sizeof text,
+                                 "mkdir '%s/resize' && for i in 1 2 3 4; do "
+                                 "cp '%s/reals.png' '%s/resize/'$i.png; done",
+                                 out, run, out),
+                     0);
+    expect(0, "checkpoint: ",
+           "train --data OUT/resize --resolution 28 --g-width 4 --d-width 4 --latent 8 "
+           "--batch 4 --grid 2x2 --kimg 0.004 --preview off --out OUT/by_lanczos");
+    expect(0, "checkpoint: ",
+           "train --data OUT/resize --resolution 28 --g-width 4 --d-width 4 --latent 8 "
+           "--batch 4 --grid 2x2 --kimg 0.004 --preview off --out OUT/by_area "
+           "--resize-filter area");
+    assert_int_equal(run_command(text, sizeof text,
+                                 "test -s '%s'/by_area/0*/reals.png && "
+                                 "! cmp -s '%s'/by_lanczos/0*/reals.png "
+                                 "'%s'/by_area/0*/reals.png",
+                                 out, out, out),
+                     0);
+    expect(2, "lanczos", "train --data OUT/resize --resize-filter bicubic");
+}
+
 static void test_a_dry_run_really_steps_and_leaves_nothing(void **state)
 {
     (void)state;
@@ -208,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_resume_says_what_it_cannot_change_and_when_it_is_done),
         cmocka_unit_test(test_resume_refuses_other_data),
         cmocka_unit_test(test_a_run_folder_among_the_pictures_is_no_data),
+        cmocka_unit_test(test_the_resize_filter_changes_the_pixels),
         cmocka_unit_test(test_a_dry_run_really_steps_and_leaves_nothing),
         cmocka_unit_test(test_a_signal_saves_and_ends_with_0),
     };

@@ -121,7 +121,7 @@ static void test_box_halving_is_the_mean_of_four_pixels(void **state)
     struct picture from = drawn(20, 12, 1), to;
     assert_int_equal(picture_create(&to, 10, 6, 1), STATUS_OK);
     struct resize_box whole = {0, 0, 20, 12};
-    assert_int_equal(resize_picture(&from, whole, RESIZE_BOX, &to), STATUS_OK);
+    assert_int_equal(resize_picture(&from, whole, RESIZE_AREA, &to), STATUS_OK);
     for (int y = 0; y < 6; y++)
         for (int x = 0; x < 10; x++) {
             const uint8_t *p = from.pixels + 2 * y * 20 + 2 * x;
@@ -182,7 +182,7 @@ static void test_the_colour_of_a_clear_pixel_does_not_bleed(void **state)
     for (int i = 0; i < 64; i++) // red, beside green that is wholly clear
         memcpy(from.pixels + 4 * i, i % 8 < 3 ? "\xff\0\0\xff" : "\0\xff\0\0", 4);
     struct resize_box whole = {0, 0, 8, 8};
-    assert_int_equal(resize_picture(&from, whole, RESIZE_BOX, &to), STATUS_OK);
+    assert_int_equal(resize_picture(&from, whole, RESIZE_AREA, &to), STATUS_OK);
     assert_memory_equal(to.pixels + 4, "\xff\0\0\x80", 4);
     picture_release(&from);
     picture_release(&to);
