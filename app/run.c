@@ -106,9 +106,6 @@ enum status run_prepare(struct run *run)
     TRY(trainer_start_data(&run->trainer));
     if (run->config.dry_run)
         return STATUS_OK;
-    run->monitor = monitor_create();
-    if (!run->monitor)
-        return status_fail(STATUS_FAILED, "not enough memory to begin");
     return open_window(run);
 }
 
@@ -168,7 +165,9 @@ enum status train_command(int argc, char **argv)
     CHECK(run);
     run->saved_at = -1;
     int wants_help = 0;
-    signals_install();
+    run->monitor = monitor_create();
+    CHECK(run->monitor);
+    signals_install(run->monitor);
     config_default(&run->config);
     enum status status = config_parse(&run->config, argc, argv, &wants_help);
     if (status == STATUS_OK && wants_help)
@@ -177,6 +176,7 @@ enum status train_command(int argc, char **argv)
         status = resume_run(run, argc, argv);
     else if (status == STATUS_OK)
         status = new_run(run);
+    signals_install(NULL);
     window_close(run->window);
     report_close(&run->report);
     monitor_destroy(run->monitor);

@@ -5,14 +5,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/checkpoint.h"
 #include "app/run.h"
-#include "app/signals.h"
 #include "app/train.h"
-
-#define PAUSE_POLL_USEC 20000
 
 /* ---- saving ---------------------------------------------------------------------- */
 
@@ -24,6 +20,11 @@ static const char *kimg_name(double kimg, char *text, size_t bytes)
     else
         snprintf(text, bytes, "%010.3f", kimg);
     return text;
+}
+
+static const char *resting_state(const struct run *run)
+{
+    return run->is_paused ? "paused" : "training";
 }
 
 // `kimg` names the file: the mark that was just crossed, or where the run is.
@@ -44,7 +45,7 @@ static enum status save(struct run *run, double kimg)
         run_folder_log(&run->folder, "saved %s", path);
         run_folder_prune(&run->folder, run->config.keep, path);
     }
-    report_state(&run->report, run->is_paused ? "paused" : "training");
+    report_state(&run->report, resting_state(run));
     return status;
 }
 
@@ -89,11 +90,6 @@ static int crosses(double before, double now, double interval, double *mark)
     return multiple > floor(before / interval + 1e-9);
 }
 
-static const char *resting_state(const struct run *run)
-{
-    return run->is_paused ? "paused" : "training";
-}
-
 // What keys and signals asked for since the last call; true when the run should end.
 static int serve(struct run *run, int requests)
 {
@@ -113,7 +109,7 @@ static int serve_requests(struct run *run)
     double started = now_seconds();
     int must_end;
     for (;;) {
-        int requests = monitor_take_requests(run->monitor) | signals_take();
+        int requests = monitor_take_requests(run->monitor);
         int is_paused = !!(requests & REQUEST_PAUSE);
         if (is_paused != run->is_paused) {
             run->is_paused = is_paused;
@@ -122,7 +118,7 @@ static int serve_requests(struct run *run)
         must_end = serve(run, requests);
         if (must_end || !is_paused)
             break;
-        usleep(PAUSE_POLL_USEC);
+        monitor_wait_while_paused(run->monitor);
     }
     report_maintenance(&run->report, now_seconds() - started);
     return must_end;

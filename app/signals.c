@@ -1,27 +1,30 @@
 #include "app/signals.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "app/output/monitor.h"
 #include "kernels/status.h"
 
-static volatile sig_atomic_t quit_asked, snapshot_asked, interrupts;
+static struct monitor *_Atomic listener;
+static volatile sig_atomic_t interrupts;
 
 static void on_signal(int number)
 {
-    if (number == SIGUSR1) {
-        snapshot_asked = 1;
-        return;
-    }
     if (number == SIGINT && ++interrupts > 1)
         _exit(status_exit_code(STATUS_INTERRUPTED));
-    quit_asked = 1;
+    struct monitor *monitor = atomic_load(&listener);
+    if (monitor)
+        monitor_request_in_handler(monitor,
+                                   number == SIGUSR1 ? REQUEST_SNAPSHOT : REQUEST_QUIT);
 }
 
-void signals_install(void)
+void signals_install(struct monitor *monitor)
 {
+    atomic_store(&listener, monitor);
+    if (!monitor)
+        return;
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
@@ -38,19 +41,4 @@ void signals_install(void)
     sigaction(SIGPIPE, &action, NULL);
     // A file over the limit of `ulimit -f` is then an error with a sentence, not a death.
     sigaction(SIGXFSZ, &action, NULL);
-}
-
-int signals_take(void)
-{
-    int requests = 0;
-    // A flag is cleared only when it was seen: what comes in between stays for next time.
-    if (quit_asked) {
-        quit_asked = 0;
-        requests |= REQUEST_QUIT;
-    }
-    if (snapshot_asked) {
-        snapshot_asked = 0;
-        requests |= REQUEST_SNAPSHOT;
-    }
-    return requests;
 }

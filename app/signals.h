@@ -1,15 +1,15 @@
-/* signals.h - SIGINT, SIGTERM and SIGUSR1 as requests that the trainer collects.
- * Flow:  handler sets a flag -> [signals_take] between steps -> save, quit.
- * Owns:  three flags; the one place with global state, since a handler has no other way. */
+/* signals.h - SIGINT, SIGTERM and SIGUSR1 become requests, as keys in the window do.
+ * Flow:  signal -> [handler] -> monitor requests -> save, quit.
+ * Owns:  the handlers and whom they tell; the one place with global state, since a handler
+ *        has no other way.  Borrows: the monitor, until signals_install(NULL). */
 #ifndef APP_SIGNALS_H
 #define APP_SIGNALS_H
 
+#include "app/output/monitor.h"
+
 /* SIGINT, SIGTERM, SIGHUP (unless ignored): save and end with 0; a second SIGINT ends at
  * once with 130. SIGUSR1: save a snapshot. SIGPIPE and SIGXFSZ are ignored: writes that fail
- * say so themselves. */
-void signals_install(void);
-
-/* REQUEST_QUIT and REQUEST_SNAPSHOT (monitor.h) asked for since the last call. */
-int signals_take(void);
+ * say so themselves. NULL: nobody is told any more. */
+void signals_install(struct monitor *monitor);
 
 #endif
