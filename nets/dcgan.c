@@ -12,6 +12,7 @@ int dcgan_has_resolution(int resolution)
 // Halvings between the image and the smallest map: 28 -> 7 takes 2, 64 -> 4 takes 4.
 static int halvings(int resolution)
 {
+    CHECK(dcgan_has_resolution(resolution), "no DCGAN for %d px", resolution);
     int smallest = resolution == 28 ? 7 : 4, count = 0;
     for (int size = resolution; size > smallest; size /= 2)
         count++;

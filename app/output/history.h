@@ -24,8 +24,6 @@ struct history;
 struct history *history_create(void);
 void history_destroy(struct history *history);
 void history_add(struct history *history, const struct history_point *point);
-/* Forgets points with step > `step` (a resume from an older checkpoint). */
-void history_truncate(struct history *history, int64_t step);
 size_t history_count(const struct history *history);
 
 /* Copies all points into *points (grown with realloc, *room its capacity) and returns the

@@ -36,28 +36,6 @@ static void test_points_come_back_in_order(void **state)
     history_destroy(history);
 }
 
-static void test_truncate_forgets_what_came_after_the_checkpoint(void **state)
-{
-    (void)state;
-    struct history *history = history_create();
-    struct history_point *points = NULL;
-    size_t room = 0;
-    for (int64_t step = 1; step <= 100; step++) {
-        const struct history_point point = plain_point(step);
-        history_add(history, &point);
-    }
-    history_truncate(history, 60);
-    const struct history_point again = plain_point(61);
-    history_add(history, &again);
-    assert_int_equal(history_copy(history, &points, &room), 61);
-    assert_int_equal(points[59].step, 60);
-    assert_int_equal(points[60].step, 61);
-    history_truncate(history, 0);
-    assert_int_equal(history_count(history), 0);
-    free(points);
-    history_destroy(history);
-}
-
 enum { LONG_RUN = 260000 };
 
 /* Rare extremes and skips at steps that nobody would guess, some of them NaN beside. */
@@ -189,7 +167,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_points_come_back_in_order),
-        cmocka_unit_test(test_truncate_forgets_what_came_after_the_checkpoint),
         cmocka_unit_test(test_thinning_keeps_extremes_and_every_skip),
         cmocka_unit_test(test_a_history_in_which_every_step_skips_loses_none),
         cmocka_unit_test(test_a_run_of_a_million_steps_stays_within_its_bound),
