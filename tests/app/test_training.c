@@ -59,6 +59,11 @@ static void test_a_killed_run_resumes_to_the_same_bytes(void **state)
     digest_of(run_in(straight), whole);
     digest_of(run, resumed);
     assert_string_equal(whole, resumed);
+    // A digest that could not tell two states apart would prove nothing.
+    char halfway[1100], before[32];
+    snprintf(halfway, sizeof halfway, "%s/snapshot-000000.320.safetensors", run);
+    digest_of(halfway, before);
+    assert_string_not_equal(whole, before);
 }
 
 static void test_the_number_of_threads_changes_no_byte(void **state)
