@@ -292,7 +292,7 @@ enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer 
     trainer->progress = (struct progress){
         .step = facts.step, .images = facts.images, .elapsed_sec = facts.elapsed_sec};
     uint64_t draw = (uint64_t)(facts.images / trainer->config.batch);
-    trainer->device->ops->memory.upload(trainer->device, trainer->draw, &draw,
+    trainer->device->ops->memory.upload(trainer->device, trainer->feed.draw, &draw,
                                         sizeof draw);
     return STATUS_OK;
 }

@@ -5,15 +5,39 @@
 
 static json_t *scaler_json(const struct grad_scaler_saved *saved)
 {
-    return json_pack("{s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}",
-                     "scale", saved->scale, "growth_factor", saved->growth_factor,
-                     "backoff_factor", saved->backoff_factor, "growth_interval",
-                     (json_int_t)saved->growth_interval, "_growth_tracker",
-                     (json_int_t)saved->growth_tracker, "enabled", saved->enabled,
-                     "adam_t", (json_int_t)saved->adam_t, "updates",
-                     (json_int_t)saved->updates, "skipped", (json_int_t)saved->skipped,
-                     "skipped_in_a_row", (json_int_t)saved->skipped_in_a_row, "growths",
-                     (json_int_t)saved->growths, "backoffs", (json_int_t)saved->backoffs);
+    json_t *json = json_pack(
+        "{s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "scale",
+        saved->scale, "growth_factor", saved->growth_factor, "backoff_factor",
+        saved->backoff_factor, "growth_interval", (json_int_t)saved->growth_interval,
+        "_growth_tracker", (json_int_t)saved->growth_tracker, "enabled", saved->enabled,
+        "adam_t", (json_int_t)saved->adam_t, "updates", (json_int_t)saved->updates,
+        "skipped", (json_int_t)saved->skipped, "skipped_in_a_row",
+        (json_int_t)saved->skipped_in_a_row, "growths", (json_int_t)saved->growths,
+        "backoffs", (json_int_t)saved->backoffs);
+    json_t *beyond = json_pack(
+        "{s:I, s:I, s:I, s:I}", "hysteresis_used", (json_int_t)saved->hysteresis_used,
+        "growth_wait", (json_int_t)saved->growth_wait, "steps_since_rescale",
+        (json_int_t)saved->steps_since_rescale, "overflows_since_rescale",
+        (json_int_t)saved->overflows_since_rescale);
+    CHECK(json && beyond && json_object_update(json, beyond) == 0,
+          "a scaler could not be written as JSON");
+    json_decref(beyond);
+    return json;
+}
+
+// What checkpoints of earlier releases do not have reads as 0: nothing counted yet.
+static int unpack_beyond(json_t *json, json_error_t *error,
+                         struct grad_scaler_saved *saved)
+{
+    json_int_t used = 0, wait = 0, steps = 0, overflows = 0;
+    int failed = json_unpack_ex(json, error, 0, "{s?I, s?I, s?I, s?I}", "hysteresis_used",
+                                &used, "growth_wait", &wait, "steps_since_rescale",
+                                &steps, "overflows_since_rescale", &overflows);
+    saved->hysteresis_used = used;
+    saved->growth_wait = wait;
+    saved->steps_since_rescale = steps;
+    saved->overflows_since_rescale = overflows;
+    return failed;
 }
 
 enum status checkpoint_scaler_from_json(json_t *json, const char *path,
@@ -28,7 +52,8 @@ enum status checkpoint_scaler_from_json(json_t *json, const char *path,
                        &interval, "_growth_tracker", &tracker, "enabled", &saved->enabled,
                        "adam_t", &adam_t, "updates", &updates, "skipped", &skipped,
                        "skipped_in_a_row", &in_a_row, "growths", &growths, "backoffs",
-                       &backoffs))
+                       &backoffs) ||
+        unpack_beyond(json, &error, saved))
         return status_fail(STATUS_DATA, "%s: its scaler state cannot be read: %s", path,
                            error.text);
     saved->growth_interval = interval;

@@ -15,6 +15,8 @@
 
 #include "kernels/status.h"
 
+struct grad_scaler_config;
+
 #define CONFIG_TEXT 512
 
 enum precision { PRECISION_FP16, PRECISION_BF16, PRECISION_FP32 };
@@ -24,7 +26,12 @@ enum resize_filter {
     RESIZE_AREA     // the mean of the area under a pixel: soft, never rings
 };
 enum preview { PREVIEW_AUTO, PREVIEW_WINDOW, PREVIEW_PNG, PREVIEW_OFF };
-enum scaler_choice { SCALER_AUTO, SCALER_PER_NETWORK, SCALER_OFF }; // auto: on for fp16
+enum scaler_choice {
+    SCALER_AUTO, // on for fp16
+    SCALER_PER_NETWORK,
+    SCALER_STATIC, // the scales stay at init_scale
+    SCALER_OFF
+};
 
 /* What one network owns. */
 struct network_config {
@@ -32,6 +39,10 @@ struct network_config {
     double lr, beta1, beta2, eps;
     double init_scale, growth_factor, backoff_factor;
     int64_t growth_interval;
+    double min_scale, max_scale;       // 0 = none
+    int hysteresis, hysteresis_refill; // enum hysteresis_refill of kernels/scaler_state.h
+    double overflow_tolerance;
+    int growth_delay;
 };
 
 struct config {
@@ -55,10 +66,16 @@ struct config {
     double kimg, tick, snap, img_snap;
 
     // How
-    char device[32]; // auto, cpu, ref, cuda:N
-    int precision;   // enum precision
-    int threads;     // 0 = all
-    int preview;     // enum preview
+    char device[32];   // auto, cpu, ref, cuda:N
+    int gpus;          // that train together, one process each
+    int precision;     // enum precision
+    int threads;       // 0 = all
+    int tf32;          // GPU: f32 products may be rounded to TF32
+    int deterministic; // GPU: only algorithms that repeat bit for bit
+    int graph;         // GPU: the step is recorded once and replayed
+    int tune_plans;    // GPU: candidates for each convolution are timed
+    int sync_bn;       // several GPUs: batch norm's statistics are over all of them
+    int preview;       // enum preview
     int dry_run;
     int64_t seed;
     int batch;
@@ -103,6 +120,10 @@ struct planted_fault {
 };
 /* False if `text` is not of the form "d:10-40:inf", "g:5:nan" or "d:10-:nan". */
 int config_read_fault(const char *text, struct planted_fault *fault);
+
+/* How a network's loss scale behaves; `enabled` is the caller's to set. */
+struct grad_scaler_config config_scaler(const struct config *config,
+                                        const struct network_config *network);
 
 /* Rules between settings (batch 1 with batch norm, tick > 0, known resolution ...). */
 enum status config_check(const struct config *config);

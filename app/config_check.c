@@ -5,6 +5,7 @@
 
 #include "app/config_table.h"
 #include "app/number.h"
+#include "scaler/grad_scaler.h"
 
 /* ---- a fault to plant ------------------------------------------------------------ */
 
@@ -76,6 +77,39 @@ static enum status check_batch(const struct config *config)
                        config->batch);
 }
 
+// "auto" or "cuda:N": one of several GPUs can be named by its number.
+static int is_gpu(const char *device)
+{
+    if (strcmp(device, "auto") == 0)
+        return 1;
+    size_t digits = strncmp(device, "cuda:", 5) == 0 ? strspn(device + 5, "0123456789") : 0;
+    return digits > 0 && device[5 + digits] == '\0';
+}
+
+static enum status check_gpus(const struct config *config)
+{
+    int rows = config->batch / config->gpus;
+    if (config->gpus == 1)
+        return STATUS_OK;
+    if (!is_gpu(config->device))
+        return status_fail(STATUS_USAGE,
+                           "--gpus: %d of them cannot be device \"%s\"; give --device auto, "
+                           "or cuda:N for the first of them",
+                           config->gpus, config->device);
+    if (config->batch % config->gpus)
+        return status_fail(STATUS_USAGE,
+                           "--batch: %d images cannot be shared evenly by %d GPUs; give a "
+                           "multiple of %d, such as %d",
+                           config->batch, config->gpus, config->gpus,
+                           (rows + 1) * config->gpus);
+    if (rows < 2 && !config->sync_bn)
+        return status_fail(STATUS_USAGE,
+                           "--batch: %d images on %d GPUs are one for each, which batch "
+                           "norm cannot normalise; give at least %d, or --sync-bn",
+                           config->batch, config->gpus, 2 * config->gpus);
+    return STATUS_OK;
+}
+
 static enum status check_kimg(const struct config *config)
 {
     char kimg[NUMBER_TEXT], least[NUMBER_TEXT];
@@ -104,14 +138,48 @@ static enum status check_names(const struct config *config)
     return STATUS_OK;
 }
 
+struct grad_scaler_config config_scaler(const struct config *config,
+                                        const struct network_config *network)
+{
+    return (struct grad_scaler_config){.init_scale = network->init_scale,
+                                       .growth_factor = network->growth_factor,
+                                       .backoff_factor = network->backoff_factor,
+                                       .growth_interval = network->growth_interval,
+                                       .is_static = config->scaler == SCALER_STATIC,
+                                       .min_scale = network->min_scale,
+                                       .max_scale = network->max_scale,
+                                       .hysteresis = network->hysteresis,
+                                       .hysteresis_refill = network->hysteresis_refill,
+                                       .overflow_tolerance = network->overflow_tolerance,
+                                       .growth_delay = network->growth_delay};
+}
+
+static enum status check_scaler(const struct config *config,
+                                const struct network_config *network, const char *who)
+{
+    struct grad_scaler_config scaler = config_scaler(config, network);
+    TRY(grad_scaler_check_config(&scaler, who));
+    if (network->hysteresis == 1 || network->hysteresis < config->max_skips)
+        return STATUS_OK;
+    return status_fail(
+        STATUS_USAGE,
+        "--%s-hysteresis: %d overflows in a row would lower the scale, and "
+        "--max-skips ends the run after %d; give less than that, or a "
+        "larger --max-skips",
+        who, network->hysteresis, config->max_skips);
+}
+
 enum status config_check(const struct config *config)
 {
     for (int i = 0; i < setting_count; i++)
         TRY(setting_check(&settings[i], config));
     TRY(check_data(config));
     TRY(check_batch(config));
+    TRY(check_gpus(config));
     TRY(check_kimg(config));
     TRY(check_names(config));
+    TRY(check_scaler(config, &config->g, "g"));
+    TRY(check_scaler(config, &config->d, "d"));
     return check_inject(config);
 }
 

@@ -54,7 +54,27 @@
      "multiplies the scale after a step with an inf or NaN, which is skipped"},          \
     {#n "_growth_interval", INT64(n.growth_interval), RANGE(1, INT32_MAX), "2000",       \
      "STEPS", GROUP_NETWORK, RESUME_FREE,                                                \
-     "good steps in a row before the scale grows"}
+     "good steps in a row before the scale grows"},                                      \
+    {#n "_min_scale", DOUBLE(n.min_scale), RANGE(0, 1.7e38), "0", "S", GROUP_NETWORK,    \
+     RESUME_FREE, "the scale never backs off below this; 0 is no limit, as in PyTorch"}, \
+    {#n "_max_scale", DOUBLE(n.max_scale), RANGE(0, 1.7e38), "0", "S", GROUP_NETWORK,    \
+     RESUME_FREE, "the scale never grows above this; 0 is no limit (apex: 16777216)"},   \
+    {#n "_hysteresis", INT(n.hysteresis), RANGE(1, 100), "1", "N", GROUP_NETWORK,        \
+     RESUME_FREE,                                                                        \
+     "every overflow skips its step, and only the Nth lowers the scale; 1 is PyTorch's " \
+     "rule, 2 that of Megatron and DeepSpeed"},                                          \
+    {#n "_hysteresis_refill", CHOICE(n.hysteresis_refill), CHOICES("growth|step"),       \
+     "growth", "growth|step", GROUP_NETWORK, RESUME_FREE,                                \
+     "what begins that count again: a growth of the scale (Megatron, DeepSpeed), or "    \
+     "any good step, so that only overflows in a row count (apex)"},                     \
+    {#n "_overflow_tolerance", DOUBLE(n.overflow_tolerance), RANGE(0, 0.999999), "0",    \
+     "SHARE", GROUP_NETWORK, RESUME_FREE,                                                \
+     "an overflow only skips its step while less than this share of the steps since "    \
+     "the scale last moved overflowed (fairseq); 0 lowers the scale each time"},         \
+    {#n "_growth_delay", INT(n.growth_delay), RANGE(0, 1000000), "0", "STEPS",           \
+     GROUP_NETWORK, RESUME_FREE,                                                         \
+     "good steps at the start and after an overflow that growth-interval does not "      \
+     "count; DeepSpeed has 1"}
 // clang-format on
 
 _Static_assert(offsetof(struct config, grid_rows) ==
@@ -108,10 +128,26 @@ const struct setting settings[] = {
     {"device", TEXT(device), ANY, "auto", "NAME", GROUP_MACHINE, RESUME_FREE,
      "auto (a GPU that works, else the CPU), cpu, cuda:N, or ref (slow, plain, for "
      "tests)"},
+    {"gpus", INT(gpus), RANGE(1, 64), "1", "N", GROUP_MACHINE, RESUME_FREE,
+     "GPUs that share each batch, a process for each: cuda:N, N+1 and so on; processes "
+     "that torchrun, mpirun or srun started find each other, without this"},
     {"precision", CHOICE(precision), CHOICES("fp16|bf16|fp32"), "fp16", NULL,
      GROUP_MACHINE, RESUME_FIXED, "how activations and their gradients are stored"},
     {"threads", INT(threads), RANGE(0, 1024), "0", "N", GROUP_MACHINE, RESUME_FREE,
      "CPU threads; 0 takes one per core"},
+    {"tf32", SWITCH(tf32), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,
+     "on a GPU in fp32: products may be rounded to TF32's 10 bits, several times faster"},
+    {"deterministic", SWITCH(deterministic), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,
+     "on a GPU: only algorithms that give the same bits every time, as a CPU always "
+     "does"},
+    {"graph", SWITCH(graph), ANY, "1", NULL, GROUP_MACHINE, RESUME_FREE,
+     "on a GPU: a step is recorded once and replayed; --no-graph gives the same bits, "
+     "slower, for looking for faults"},
+    {"tune_plans", SWITCH(tune_plans), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,
+     "on a GPU: times five algorithms for each convolution at the start and keeps the "
+     "fastest, for this and later runs"},
+    {"sync_bn", SWITCH(sync_bn), ANY, "0", NULL, GROUP_MACHINE, RESUME_FIXED,
+     "on several GPUs: batch norm's statistics are those of the whole batch"},
     {"preview", CHOICE(preview), CHOICES("auto|window|png|off"), "auto", NULL,
      GROUP_MACHINE, RESUME_FREE,
      "auto: a window where there is a display, else preview.png in the run folder"},
@@ -134,9 +170,11 @@ const struct setting settings[] = {
     {"ema_rampup", DOUBLE(ema_rampup), RANGE(0, 1), "0.05", "R", GROUP_TRAINING,
      RESUME_FREE,
      "early on that half-life is at most this share of the run so far; 0 is off"},
-    {"scaler", CHOICE(scaler), CHOICES("auto|per-network|off"), "auto", NULL,
+    {"scaler", CHOICE(scaler), CHOICES("auto|per-network|static|off"), "auto", NULL,
      GROUP_SCALER, RESUME_FIXED,
-     "auto: one loss scaler per network in fp16, none otherwise"},
+     "auto: one loss scaler per network in fp16, none otherwise; static: each scale "
+     "stays "
+     "at init-scale, and steps with an inf or NaN are still skipped"},
     {"max_skips", INT(max_skips), RANGE(1, 100), "25", "N", GROUP_SCALER, RESUME_FREE,
      "steps in a row that one network may skip; then the run ends with exit code 5"},
     {"inject", TEXT(inject), ANY, "", "FAULT", GROUP_SCALER, RESUME_FREE,

@@ -145,31 +145,31 @@ void report_state(struct report *report, const char *state)
 
 static void add_losses(struct tick *tick, const struct trainer *trainer)
 {
-    for (int i = 0; i + 1 < trainer->sums_count; i += 2) {
-        const struct loss_sums *real = &trainer->sums_host[i], *fake = real + 1;
-        statistic_add(&tick->loss[NETWORK_D], real->loss / (double)real->count +
-                                                  fake->loss / (double)fake->count);
-        statistic_add_sums(&tick->score_real, real->count, real->score, real->score_sq);
-        statistic_add_sums(&tick->score_fake, fake->count, fake->score, fake->score_sq);
+    int count = trainer->results.sums_count;
+    for (int i = 0; i + 1 < count; i += 2) {
+        const struct loss_sums *real = &trainer->last.sums[i], *fake = real + 1;
+        int64_t reals = (int64_t)real->count, fakes = (int64_t)fake->count;
+        statistic_add(&tick->loss[NETWORK_D],
+                      real->loss / real->count + fake->loss / fake->count);
+        statistic_add_sums(&tick->score_real, reals, real->score, real->score_sq);
+        statistic_add_sums(&tick->score_fake, fakes, fake->score, fake->score_sq);
         // A sign's square is 1 but for a logit of exactly 0.
-        statistic_add_sums(&tick->sign_real, real->count, real->sign,
-                           (double)real->count);
-        statistic_add_sums(&tick->sign_fake, fake->count, fake->sign,
-                           (double)fake->count);
+        statistic_add_sums(&tick->sign_real, reals, real->sign, real->count);
+        statistic_add_sums(&tick->sign_fake, fakes, fake->sign, fake->count);
     }
-    const struct loss_sums *g = &trainer->sums_host[trainer->sums_count - 1];
-    statistic_add(&tick->loss[NETWORK_G], g->loss / (double)g->count);
+    const struct loss_sums *g = &trainer->last.sums[count - 1];
+    statistic_add(&tick->loss[NETWORK_G], g->loss / g->count);
 }
 
 static void add_point(struct report *report, const int64_t skipped[NETWORK_COUNT])
 {
     const struct trainer *trainer = report->trainer;
     struct step_losses losses = train_losses(trainer);
-    struct history_point point = {.step = trainer->progress.step,
-                                  .kimg = trainer_kimg(trainer)};
-    point.loss[NETWORK_G] = (float)(losses.g.loss / (double)losses.g.count);
-    point.loss[NETWORK_D] = (float)(losses.real.loss / (double)losses.real.count +
-                                    losses.fake.loss / (double)losses.fake.count);
+    struct history_point point = {.step = trainer->last_place.step,
+                                  .kimg = (double)trainer->last_place.images / 1000.0};
+    point.loss[NETWORK_G] = (float)(losses.g.loss / losses.g.count);
+    point.loss[NETWORK_D] = (float)(losses.real.loss / losses.real.count +
+                                    losses.fake.loss / losses.fake.count);
     for (int network = 0; network < NETWORK_COUNT; network++) {
         point.scale[network] = trainer->player[network].record.scale_after;
         point.skipped[network] =
@@ -191,12 +191,31 @@ static void update_speed(struct report *report, int is_tick_end)
         report->images_per_sec > 0.0 ? fmax(left, 0.0) / report->images_per_sec : NAN;
 }
 
+// Samples that were being drawn beside the training, and the window.
+static void show_step(struct report *report)
+{
+    double now = now_seconds();
+    if (sampler_is_done(&report->trainer->sampler)) {
+        report_take_samples(report);
+        if (report_draws_preview(report))
+            report_write_pictures(report);
+    }
+    if (atomic_load(&report->has_window) && now - report->last_publish >= PUBLISH_SEC) {
+        if (now - report->last_samples >
+            fmax(SAMPLE_SEC_MIN, report->sample_cost / SAMPLE_SHARE))
+            report_start_samples(report);
+        else
+            report_publish(report, NULL);
+    }
+    report_maintenance(report, now_seconds() - now);
+}
+
 void report_step(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
     int64_t skipped[NETWORK_COUNT] = {0};
-    for (int slot = 0; slot < trainer->record_count; slot++) {
-        const struct step_record *record = &trainer->records_host[slot];
+    for (int slot = 0; slot < trainer->results.record_count; slot++) {
+        const struct step_record *record = &trainer->last.records[slot];
         int network = train_slot_network(trainer, slot);
         skipped[network] += record->was_skipped;
         report->tick.skipped_in_tick[network] += record->was_skipped;
@@ -212,15 +231,7 @@ void report_step(struct report *report)
     update_speed(report, 0);
     progress_bar(trainer_kimg(trainer), trainer->config.kimg, report->images_per_sec,
                  report->eta_sec);
-    double now = now_seconds();
-    if (!atomic_load(&report->has_window) || now - report->last_publish < PUBLISH_SEC)
-        return;
-    if (now - report->last_samples >
-        fmax(SAMPLE_SEC_MIN, report->sample_cost / SAMPLE_SHARE))
-        report_draw_samples(report);
-    else
-        report_publish(report, NULL);
-    report_maintenance(report, now_seconds() - now);
+    show_step(report);
 }
 
 /* ---- ticks ----------------------------------------------------------------------- */
@@ -259,10 +270,9 @@ void report_tick(struct report *report)
     if (json)
         run_folder_stats(report->folder, json);
     free(json);
+    report_publish(report, NULL);
     if (report_draws_preview(report))
-        report_draw_samples(report);
-    else
-        report_publish(report, NULL);
+        report_start_samples(report);
     report_write_pictures(report);
     report->tick = (struct tick){.index = report->tick.index + 1};
     // The next tick's clock starts where this one's ended: its pictures belong to the next.

@@ -27,7 +27,8 @@ struct report {
     uint64_t *seeds;
     uint8_t *tiles; // newest samples of the fixed latents
     int tile_count;
-    double tiles_kimg;
+    double tiles_kimg, drawing_kimg,
+        drawing_since; // of those shown, of those being drawn
     int64_t images_at_tick;
     const char *state; // "training", "paused" ...
     int had_picture_error;
@@ -57,7 +58,12 @@ void report_write_pictures(struct report *report);
 /* Closes the tick: line, stats.jsonl, scales.png, preview.png. */
 void report_tick(struct report *report);
 
-/* Draws the fixed latents with the averaged weights, for the window and the next grid. */
+/* Draws the fixed latents with the averaged weights as they are now, for the window and the
+ * next grid: start() queues that beside the training, unless it is still at the last ones;
+ * take() waits for what was started and shows it. A CPU has drawn when start() returns, and
+ * it is taken at once. draw() does both. */
+void report_start_samples(struct report *report);
+void report_take_samples(struct report *report);
 void report_draw_samples(struct report *report);
 
 /* Writes reals.png, or the samples last drawn under `name` ("fakes000200.png"). `path`

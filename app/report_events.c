@@ -6,22 +6,27 @@
 #include <time.h>
 
 #include "app/train.h"
-#include "nets/nonfinite.h"
 
 static const char *const network_names[NETWORK_COUNT] = {"G", "D"};
 
-// One line of events.jsonl; takes the object.
-static void write_event(struct report *report, json_t *event)
+// One line of events.jsonl, as of `step`; takes the object.
+static void write_event(struct report *report, json_t *event, int64_t step, double kimg)
 {
-    const struct trainer *trainer = report->trainer;
-    json_object_set_new(event, "step", json_integer(trainer->progress.step));
-    json_object_set_new(event, "kimg", json_real(trainer_kimg(trainer)));
+    json_object_set_new(event, "step", json_integer(step));
+    json_object_set_new(event, "kimg", json_real(kimg));
     json_object_set_new(event, "timestamp", json_integer((json_int_t)time(NULL)));
     char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(event);
     if (line)
         run_folder_event(report->folder, line);
     free(line);
+}
+
+// Of the step that was last collected.
+static void write_step_event(struct report *report, json_t *event)
+{
+    const struct results_place *place = &report->trainer->last_place;
+    write_event(report, event, place->step, (double)place->images / 1000.0);
 }
 
 static const char *overflow_word(const struct step_record *record)
@@ -49,39 +54,27 @@ static const char *place_text(const struct nonfinite_place *place, char *text,
     return text;
 }
 
-// In the order of the line: G's output is D's input.
-static struct nonfinite_place find_place(const struct trainer *trainer, int network)
-{
-    struct nonfinite_place place = {.tensor = NULL};
-    if (!nonfinite_activation(&trainer->player[NETWORK_G].net, &place) &&
-        !nonfinite_activation(&trainer->player[NETWORK_D].net, &place))
-        nonfinite_gradient(&trainer->player[network].net, &place);
-    return place;
-}
-
 // G has one pass of losses, a D step two: on real and on fake.
 static int had_finite_logits(const struct trainer *trainer, int slot)
 {
-    const struct loss_sums *sums = trainer->sums_host + 2 * slot;
-    return sums[0].is_finite &&
-           (train_slot_network(trainer, slot) == NETWORK_G || sums[1].is_finite);
+    const struct loss_sums *sums = trainer->last.sums + 2 * slot;
+    int passes = train_slot_network(trainer, slot) == NETWORK_G ? 1 : 2;
+    return sums[0].nonfinite + (passes > 1 ? sums[1].nonfinite : 0.0) == 0.0;
 }
 
 void event_skip(struct report *report, int slot)
 {
     const struct trainer *trainer = report->trainer;
-    const struct step_record *record = &trainer->records_host[slot];
+    const struct step_record *record = &trainer->last.records[slot];
     int network = train_slot_network(trainer, slot);
     int forward_finite = had_finite_logits(trainer, slot);
-    // What an earlier D step of this step left behind is overwritten by now.
     struct nonfinite_place place = {.tensor = NULL};
-    if (slot + 2 >= trainer->record_count)
-        place = find_place(trainer, network);
+    train_first_nonfinite(trainer, slot, &place);
     char before[32], after[32], where[80];
     run_folder_log(
         report->folder, "step %lld: %s skipped, %s%s; scale %s -> %s%s",
-        (long long)trainer->progress.step, network_names[network], overflow_word(record),
-        place_text(&place, where, sizeof where),
+        (long long)trainer->last_place.step, network_names[network],
+        overflow_word(record), place_text(&place, where, sizeof where),
         scale_text(record->scale_used, before, sizeof before),
         scale_text(record->scale_after, after, sizeof after),
         forward_finite ? "" : "; the logits were inf or NaN too: no scale can help");
@@ -91,18 +84,18 @@ void event_skip(struct report *report, int slot)
         json_object_set_new(event, "layer", json_string(place.layer));
         json_object_set_new(event, "tensor", json_string(place.tensor));
     }
-    write_event(report, event);
+    write_step_event(report, event);
 }
 
 void event_growth(struct report *report, int slot)
 {
-    const struct step_record *record = &report->trainer->records_host[slot];
+    const struct step_record *record = &report->trainer->last.records[slot];
     int network = train_slot_network(report->trainer, slot);
     char after[32];
     run_folder_log(report->folder, "step %lld: %s's scale grew to %s",
-                   (long long)report->trainer->progress.step, network_names[network],
+                   (long long)report->trainer->last_place.step, network_names[network],
                    scale_text(record->scale_after, after, sizeof after));
-    write_event(report, scale_event("growth", network, record));
+    write_step_event(report, scale_event("growth", network, record));
 }
 
 void event_word(struct report *report, const char *word, const char *reason)
@@ -110,5 +103,6 @@ void event_word(struct report *report, const char *word, const char *reason)
     json_t *event = json_pack("{s:s}", "event", word);
     if (reason[0])
         json_object_set_new(event, "reason", json_string(reason));
-    write_event(report, event);
+    const struct trainer *trainer = report->trainer;
+    write_event(report, event, trainer->progress.step, trainer_kimg(trainer));
 }

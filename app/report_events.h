@@ -9,7 +9,7 @@
 
 #include "app/report.h"
 
-/* Of an optimizer step of the step that was just taken: records_host[slot]. */
+/* Of an optimizer step of the step that was just taken: trainer->last.records[slot]. */
 void event_skip(struct report *report, int slot);
 void event_growth(struct report *report, int slot);
 

@@ -13,16 +13,37 @@ static void picture_failed(struct report *report)
     report->had_picture_error = 1;
 }
 
-void report_draw_samples(struct report *report)
+void report_start_samples(struct report *report)
 {
     struct trainer *trainer = report->trainer;
-    double started = now_seconds();
-    sampler_load(&trainer->sampler, trainer->ema.average);
-    sampler_draw(&trainer->sampler, report->seeds, report->tile_count, report->tiles);
-    report->tiles_kimg = trainer_kimg(trainer);
+    struct sampler *sampler = &trainer->sampler;
+    if (sampler->drawing)
+        return;
+    report->drawing_since = now_seconds();
+    report->drawing_kimg = trainer_kimg(trainer);
+    sampler_load(sampler, trainer->device, trainer->ema.average);
+    sampler_start(sampler, report->seeds, report->tile_count);
+    if (sampler_is_done(sampler))
+        report_take_samples(report);
+}
+
+void report_take_samples(struct report *report)
+{
+    if (!report->trainer->sampler.drawing)
+        return;
+    if (sampler_finish(&report->trainer->sampler, report->tiles) != STATUS_OK)
+        picture_failed(report);
+    report->tiles_kimg = report->drawing_kimg;
     report->last_samples = now_seconds();
-    report->sample_cost = report->last_samples - started;
+    report->sample_cost = report->last_samples - report->drawing_since;
     report_publish(report, report->tiles);
+}
+
+void report_draw_samples(struct report *report)
+{
+    report_take_samples(report); // of weights that are not the newest any more
+    report_start_samples(report);
+    report_take_samples(report);
 }
 
 static struct grid grid_of(const struct report *report, const uint8_t *pixels, int count)

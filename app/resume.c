@@ -13,7 +13,9 @@ static enum status merge_settings(struct run *run, const struct checkpoint *chec
     int wants_help;
     TRY(checkpoint_config(checkpoint, &saved));
     run->config = saved;
+    run->config.gpus = 0;
     TRY(config_parse(&run->config, argc, argv, &wants_help));
+    TRY(run_settle_gpus(run, saved.gpus));
     TRY(config_check_resume(&saved, &run->config, run->changes, sizeof run->changes));
     return config_check(&run->config);
 }
@@ -22,11 +24,13 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
                                 const char *path, const struct checkpoint_facts *facts)
 {
     char copy[1024];
-    TRY(trainer_create(&run->trainer, &run->config));
+    TRY(run_create(run, facts->images));
     TRY(checkpoint_load(checkpoint, &run->trainer));
     TRY(run_prepare(run));
     if (run->config.dry_run)
         return run_dry(run);
+    if (!run_is_first(run))
+        return run_follow(run);
     snprintf(copy, sizeof copy, "%s", path);
     TRY(run_folder_reopen(&run->folder, dirname(copy), (double)facts->images / 1000.0));
     run_folder_set_aside(&run->folder, (double)facts->images / 1000.0);
@@ -41,7 +45,7 @@ enum status resume_run(struct run *run, int argc, char **argv)
     char path[1024], note[512] = "";
     TRY(run_folder_find_snapshot(run->config.resume, path, sizeof path, note,
                                  sizeof note));
-    if (note[0])
+    if (note[0] && run_is_first(run))
         fprintf(stderr, "resume  %s\n", note);
     struct checkpoint *checkpoint;
     TRY(checkpoint_open(path, &checkpoint));
@@ -50,12 +54,14 @@ enum status resume_run(struct run *run, int argc, char **argv)
     if (status == STATUS_OK)
         status = merge_settings(run, checkpoint, argc, argv);
     if (status == STATUS_OK && (double)facts.images >= run->config.kimg * 1000.0) {
-        printf("finished: %s has reached %.4g of %.4g kimg; to go on, give a larger "
-               "--kimg\n",
-               path, (double)facts.images / 1000.0, run->config.kimg);
+        if (run_is_first(run))
+            printf("finished: %s has reached %.4g of %.4g kimg; to go on, give a larger "
+                   "--kimg\n",
+                   path, (double)facts.images / 1000.0, run->config.kimg);
     } else if (status == STATUS_OK) {
-        fprintf(stderr, "resume  %s (step %lld, %.1f kimg)\n", path,
-                (long long)facts.step, (double)facts.images / 1000.0);
+        if (run_is_first(run))
+            fprintf(stderr, "resume  %s (step %lld, %.1f kimg)\n", path,
+                    (long long)facts.step, (double)facts.images / 1000.0);
         status = continue_run(run, checkpoint, path, &facts);
     }
     checkpoint_close(checkpoint);

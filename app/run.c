@@ -38,11 +38,16 @@ static void say_run(struct run *run)
     if (run->changes[0])
         report_say(report, "changed %s", run->changes);
     report_say(report, "device  %s", trainer->device->description);
+    if (trainer->device->note[0])
+        report_say(report, "        %s", trainer->device->note);
     report_say(report, "data    %s: %zu images of %d x %d x %d%s",
                trainer->dataset->source, trainer->dataset->count, config->resolution,
                config->resolution, trainer->dataset->channels,
                config->mirror ? ", mirrored at random" : "");
     say_rejects(run);
+    if (run->group)
+        report_say(report, "ranks   %d, each with %d images of a batch", config->gpus,
+                   trainer_rows(trainer));
     report_say(report, "train   %.4g kimg (%.1f epochs), batch %d, %s, seed %lld",
                config->kimg, config->kimg * 1000.0 / (double)trainer->dataset->count,
                config->batch, precision_name(config->precision), (long long)config->seed);
@@ -104,7 +109,7 @@ static void print_results(const struct run *run)
 enum status run_prepare(struct run *run)
 {
     TRY(trainer_start_data(&run->trainer));
-    if (run->config.dry_run)
+    if (run->config.dry_run || !run_is_first(run))
         return STATUS_OK;
     return open_window(run);
 }
@@ -123,38 +128,64 @@ enum status run_train(struct run *run)
     return STATUS_OK;
 }
 
-enum status run_dry(struct run *run)
+static void print_dry(const struct run *run, double per_kimg)
 {
-    struct trainer *trainer = &run->trainer;
+    const struct trainer *trainer = &run->trainer;
+    char eta[32];
     for (int network = 0; network < NETWORK_COUNT; network++)
         summary_print(stdout, &trainer->player[network].net);
-    TRY(train_step(trainer)); // the first one warms caches and threads
-    double started = now_seconds();
-    const int steps = 5;
-    for (int i = 0; i < steps; i++)
-        TRY(train_step(trainer));
-    double images = (double)run->config.batch * run->config.n_dis * steps;
-    double per_kimg = (now_seconds() - started) / images * 1000.0;
-    char eta[32];
     printf("device: %s\n", trainer->device->description);
+    if (run->group)
+        printf("ranks: %d, each with %d images of a batch\n", run->config.gpus,
+               trainer_rows(trainer));
     printf("data: %s, %zu images\n", trainer->dataset->source, trainer->dataset->count);
     printf("memory: %.2f GB\n", peak_memory_gb());
     printf("speed: %.0f images/s, %.2f s per kimg\n", 1000.0 / per_kimg, per_kimg);
     printf("time for %.4g kimg: %s\n", run->config.kimg,
            duration_text(per_kimg * run->config.kimg, eta, sizeof eta));
+}
+
+enum status run_dry(struct run *run)
+{
+    struct trainer *trainer = &run->trainer;
+    // The first warms caches and threads, the second is recorded where there is a graph.
+    const int warm_up = 2, steps = 5;
+    double started = 0.0;
+    for (int i = 0; i < warm_up + steps; i++) {
+        train_step(trainer);
+        if (i + 1 == warm_up || i + 1 == warm_up + steps)
+            TRY(train_collect_all(trainer));
+        if (i + 1 == warm_up)
+            started = now_seconds();
+        while (train_pending(trainer) > trainer->device->steps_ahead)
+            TRY(train_collect(trainer));
+    }
+    double images = (double)run->config.batch * run->config.n_dis * steps;
+    double per_kimg = (now_seconds() - started) / images * 1000.0;
+    if (run_is_first(run))
+        print_dry(run, per_kimg);
     return STATUS_OK;
 }
 
 static enum status new_run(struct run *run)
 {
+    TRY(run_settle_gpus(run, 1));
     TRY(config_check(&run->config));
-    TRY(trainer_create(&run->trainer, &run->config));
+    TRY(run_create(run, 0));
     run->config = run->trainer.config; // with the channels of the data
     TRY(run_prepare(run));
     if (run->config.dry_run)
         return run_dry(run);
+    if (!run_is_first(run))
+        return run_follow(run);
     TRY(run_folder_create(&run->folder, &run->config, run->trainer.dataset->name));
     return run_train(run);
+}
+
+static enum status any_run(struct run *run, int argc, char **argv)
+{
+    TRY(group_read_environment(&run->place));
+    return run->config.resume[0] ? resume_run(run, argc, argv) : new_run(run);
 }
 
 /* ---- the command ----------------------------------------------------------------- */
@@ -169,19 +200,21 @@ enum status train_command(int argc, char **argv)
     CHECK(run->monitor);
     signals_install(run->monitor);
     config_default(&run->config);
+    run->config.gpus = 0; // not asked for, yet
     enum status status = config_parse(&run->config, argc, argv, &wants_help);
     if (status == STATUS_OK && wants_help)
         config_print_help(stdout);
-    else if (status == STATUS_OK && run->config.resume[0])
-        status = resume_run(run, argc, argv);
     else if (status == STATUS_OK)
-        status = new_run(run);
+        status = any_run(run, argc, argv);
+    status = group_blame(run->group, status);
+    group_leave(run->group, status);
     signals_install(NULL);
     window_close(run->window);
     report_close(&run->report);
     monitor_destroy(run->monitor);
     run_folder_close(&run->folder);
     trainer_release(&run->trainer);
+    group_close(run->group, status);
     free(run);
     return status;
 }

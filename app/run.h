@@ -1,11 +1,13 @@
 /* run.h - one run of `twinscale train`, from the command line to its last picture.
  * Flow:  run.c sets it up (or resume.c brings it back), run_loop.c trains on a worker thread,
- *        the main thread owns the window, if there is one, and else just waits.
+ *        the main thread owns the window, if there is one, and else just waits. On several
+ *        GPUs run_group.c makes one process into many, and is what the others do.
  * Owns:  everything in struct run. */
 #ifndef APP_RUN_H
 #define APP_RUN_H
 
 #include "app/config.h"
+#include "app/group.h"
 #include "app/output/monitor.h"
 #include "app/output/run_folder.h"
 #include "app/output/window.h"
@@ -14,6 +16,8 @@
 
 struct run {
     struct config config;
+    struct group_place place; // what a launcher says
+    struct group *group;      // NULL: alone
     struct trainer trainer;
     struct run_folder folder;
     struct monitor *monitor;
@@ -39,6 +43,26 @@ void run_loop(struct run *run);
 /* resume.c: finds the checkpoint that run->config.resume names, applies the flags over its
  * settings, and goes on in its folder. */
 enum status resume_run(struct run *run, int argc, char **argv);
+
+/* run_group.c. Sets config.gpus where it is 0 (no flag), and refuses a number that is not a
+ * launcher's; `otherwise` is for a run without one. */
+enum status run_settle_gpus(struct run *run, int otherwise);
+
+/* Becomes config.gpus processes, and creates the trainer in each. `images` is where the run
+ * begins. */
+enum status run_create(struct run *run, int64_t images);
+
+/* True in the process that writes and prints: rank 0's. */
+int run_is_first(const struct run *run);
+
+/* All ranks together: STATUS_FAILED where one's counters or scalers differ from rank 0's. */
+enum status run_compare_scalers(struct run *run);
+
+/* The whole run on ranks above 0. */
+enum status run_follow(struct run *run);
+
+/* Where to go on from, if anywhere. */
+void run_say_last_snapshot(struct run *run);
 
 /* run.c: the steps that a new and a resumed run share. run_prepare() does all that can fail
  * before anything is written; run_train() does the rest in run->folder. */

@@ -54,16 +54,25 @@ static int is_done(const struct run *run)
     return (double)run->trainer.progress.images >= run->config.kimg * 1000.0;
 }
 
-// A checkpoint that cannot be written does not end a run that could still write one later.
-static void save_snapshot(struct run *run, double kimg)
+static enum status compare_scalers(struct run *run)
+{
+    TRY(group_order(run->group, ORDER_COMPARE));
+    return run_compare_scalers(run);
+}
+
+/* A checkpoint that cannot be written does not end a run that could still write one later.
+ * Ranks that no longer agree do: what they would write is nobody's. */
+static enum status save_snapshot(struct run *run, double kimg)
 {
     int failed_before = run->save_failed;
+    TRY(compare_scalers(run));
     if (save(run, kimg) == STATUS_OK)
-        return;
+        return STATUS_OK;
     report_say(&run->report, "warning: not saved: %s", status_message());
     if (!failed_before && !is_done(run))
         report_say(&run->report,
                    "         training goes on; the next snapshot tries again");
+    return STATUS_OK;
 }
 
 static void save_samples(struct run *run, const char *name)
@@ -90,57 +99,80 @@ static int crosses(double before, double now, double interval, double *mark)
     return multiple > floor(before / interval + 1e-9);
 }
 
-// What keys and signals asked for since the last call; true when the run should end.
-static int serve(struct run *run, int requests)
+// What keys and signals asked for since the last call; *must_end when the run should.
+static enum status serve(struct run *run, int requests, int *must_end)
 {
     if (requests & REQUEST_SNAPSHOT) {
-        save_snapshot(run, trainer_kimg(&run->trainer));
+        TRY(save_snapshot(run, trainer_kimg(&run->trainer)));
         if (!run->save_failed)
             report_say(&run->report, "saved %s", run->last_snapshot);
     }
     if (requests & REQUEST_EXPORT)
         save_fakes(run, trainer_kimg(&run->trainer));
-    return !!(requests & REQUEST_QUIT);
+    *must_end = !!(requests & REQUEST_QUIT);
+    return STATUS_OK;
 }
 
-// Serves requests, for as long as the run is paused; true when the run should end.
-static int serve_requests(struct run *run)
+// Reads what steps did until at most `left` of them are still on their way.
+static enum status collect(struct run *run, int left)
+{
+    if (left ==
+        0) // the others read as far, so that all see a divergence at the same step
+        TRY(group_order(run->group, ORDER_COLLECT));
+    while (train_pending(&run->trainer) > left) {
+        enum status status = train_collect(&run->trainer);
+        if (status == STATUS_OK || status == STATUS_DIVERGED) // both have taken the step
+            report_step(&run->report);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
+/* Serves requests, for as long as the run is paused; *must_end when the run should. What
+ * they ask for is done where the run is: after every step that was queued. */
+static enum status serve_requests(struct run *run, int *must_end)
 {
     double started = now_seconds();
-    int must_end;
     for (;;) {
         int requests = monitor_take_requests(run->monitor);
+        if (requests)
+            TRY(collect(run, 0));
         int is_paused = !!(requests & REQUEST_PAUSE);
         if (is_paused != run->is_paused) {
             run->is_paused = is_paused;
             report_state(&run->report, resting_state(run));
         }
-        must_end = serve(run, requests);
-        if (must_end || !is_paused)
+        TRY(serve(run, requests, must_end));
+        if (*must_end || !is_paused)
             break;
         monitor_wait_while_paused(run->monitor);
     }
     report_maintenance(&run->report, now_seconds() - started);
-    return must_end;
+    return STATUS_OK;
 }
 
 static enum status one_step(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
-    double before = trainer_kimg(trainer), started = now_seconds();
-    int is_first = run->report.tick.index == 0;
-    enum status status = train_step(trainer);
-    trainer->progress.elapsed_sec += now_seconds() - started;
-    if (status == STATUS_OK || status == STATUS_DIVERGED) // both have taken the step
-        report_step(&run->report);
-    TRY(status);
-    double now = trainer_kimg(trainer), trained = now_seconds(), mark;
-    if (crosses(before, now, run->config.tick, &mark) || is_first)
+    const struct config *config = &run->config;
+    double before = trainer_kimg(trainer), started = now_seconds(), tick, fakes, snap;
+    TRY(group_order(run->group, ORDER_STEP));
+    train_step(trainer);
+    double now = trainer_kimg(trainer);
+    int has_tick =
+        crosses(before, now, config->tick, &tick) || run->report.tick.index == 0;
+    int has_fakes = crosses(before, now, config->img_snap, &fakes);
+    int has_snap = crosses(before, now, config->snap, &snap);
+    int has_mark = has_tick || has_fakes || has_snap || is_done(run);
+    TRY(collect(run, has_mark ? 0 : trainer->device->steps_ahead));
+    double trained = now_seconds();
+    trainer->progress.elapsed_sec += trained - started;
+    if (has_tick)
         report_tick(&run->report);
-    if (crosses(before, now, run->config.img_snap, &mark))
-        save_fakes(run, mark);
-    if (crosses(before, now, run->config.snap, &mark))
-        save_snapshot(run, mark);
+    if (has_fakes)
+        save_fakes(run, fakes);
+    if (has_snap)
+        TRY(save_snapshot(run, snap));
     double seconds = now_seconds() - trained;
     trainer->progress.elapsed_sec += seconds;
     report_maintenance(&run->report, seconds);
@@ -150,14 +182,17 @@ static enum status one_step(struct run *run)
 static enum status loop(struct run *run, const char **end)
 {
     report_write_reals(&run->report);
+    TRY(compare_scalers(run));
     if (run->trainer.progress.step == 0) {
         save_samples(run, "fakes_init.png");
         TRY(save(run, 0.0));
     }
     while (!is_done(run)) {
-        if (serve_requests(run)) {
+        int must_end;
+        TRY(serve_requests(run, &must_end));
+        if (must_end) {
+            TRY(save_snapshot(run, trainer_kimg(&run->trainer)));
             *end = "stopped";
-            save_snapshot(run, trainer_kimg(&run->trainer));
             save_fakes(run, trainer_kimg(&run->trainer));
             report_say(&run->report,
                        "stopped at %.1f kimg; go on with: twinscale train "
@@ -167,8 +202,8 @@ static enum status loop(struct run *run, const char **end)
         }
         TRY(one_step(run));
     }
+    TRY(save_snapshot(run, run->config.kimg));
     *end = "finished";
-    save_snapshot(run, run->config.kimg);
     save_fakes(run, run->config.kimg);
     return STATUS_OK;
 }
@@ -184,7 +219,7 @@ static void close_reports(struct run *run, const char *end)
 void run_loop(struct run *run)
 {
     const char *end = "failed";
-    run->status = loop(run, &end);
+    run->status = group_blame(run->group, loop(run, &end));
     if (run->status == STATUS_OK && run->save_failed)
         run->status =
             status_fail(STATUS_FAILED,
@@ -194,6 +229,8 @@ void run_loop(struct run *run)
     if (run->status != STATUS_OK)
         snprintf(run->message, sizeof run->message, "%s", status_message());
     close_reports(run, run->status == STATUS_DIVERGED ? "diverged" : end);
+    if (group_check(run->group) != STATUS_OK)
+        run_say_last_snapshot(run);
     progress_clear();
     monitor_finish(run->monitor);
 }

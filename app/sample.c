@@ -159,8 +159,8 @@ static enum status draw(const struct sample_options *options,
     TRY(checkpoint_config(checkpoint, &config));
     struct dcgan_config sizes = trainer_dcgan_config(&config, config.channels);
     struct sampler sampler;
-    enum status status =
-        sampler_create(&sampler, device, &sizes, precision_dtype(config.precision));
+    enum status status = sampler_create(&sampler, device, &sizes,
+                                        precision_dtype(config.precision), count);
     size_t weight_bytes = sampler.net.param_elements * sizeof(float);
     float *weights =
         status == STATUS_OK ? device->ops->memory.allot(device, weight_bytes) : NULL;
@@ -172,9 +172,9 @@ static enum status draw(const struct sample_options *options,
         status =
             checkpoint_load_generator(checkpoint, &sampler.net, options->raw, weights);
     if (status == STATUS_OK) {
-        sampler_load(&sampler, weights);
-        sampler_draw(&sampler, seeds, count, pixels);
-        status = device_fault(device);
+        sampler_load(&sampler, device, weights);
+        sampler_start(&sampler, seeds, count);
+        status = sampler_finish(&sampler, pixels);
     }
     if (status == STATUS_OK)
         status = write_grid(options, checkpoint, &config, pixels, count, columns);

@@ -20,6 +20,13 @@ static void on_signal(int number)
                                    number == SIGUSR1 ? REQUEST_SNAPSHOT : REQUEST_QUIT);
 }
 
+void signals_ignore(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        signal(numbers[i], SIG_IGN);
+}
+
 void signals_install(struct monitor *monitor)
 {
     atomic_store(&listener, monitor);

@@ -12,4 +12,8 @@
  * say so themselves. NULL: nobody is told any more. */
 void signals_install(struct monitor *monitor);
 
+/* For ranks above 0 of several processes: what reaches them reaches rank 0 too, which
+ * decides for all. Until the process ends. */
+void signals_ignore(void);
+
 #endif

@@ -4,19 +4,33 @@
 
 #include "app/trainer.h"
 
-/* n_dis discriminator steps and one generator step, then the average. Afterwards the host
- * copies in records_host and sums_host tell what happened, and progress has advanced.
- * STATUS_FAILED is a device fault, STATUS_DIVERGED a network that skipped max_skips steps in
- * a row; both name what was found. */
-enum status train_step(struct trainer *trainer);
+/* Queues n_dis discriminator steps and one generator step; progress has then advanced. At
+ * most device->steps_ahead + 1 steps may be queued and not collected. */
+void train_step(struct trainer *trainer);
 
-/* Of the last step, from sums_host: the last D step's two passes, and G's. */
+/* Steps that are queued and not collected. */
+int train_pending(const struct trainer *trainer);
+
+/* Waits for the oldest of them: trainer->last and every player's record then tell what it
+ * did. STATUS_FAILED is a device fault, STATUS_DIVERGED a network that skipped max_skips
+ * steps in a row; both name what was found. */
+enum status train_collect(struct trainer *trainer);
+
+/* Collects all that are queued, for who wants only the last one's results. */
+enum status train_collect_all(struct trainer *trainer);
+
+/* Of the last collected step: the last D step's two passes, and G's. */
 struct step_losses {
     struct loss_sums real, fake, g;
 };
 struct step_losses train_losses(const struct trainer *trainer);
 
-/* Whose optimizer step records_host[slot] tells of: D's come first, G's is the last. */
+/* Whose optimizer step a step's records[slot] tells of: D's come first, G's is the last. */
 int train_slot_network(const struct trainer *trainer, int slot);
+
+/* Where inf or NaN came first in the skipped optimizer step `slot` of the last collected
+ * step; 0 and *place untouched where nothing was seen. */
+int train_first_nonfinite(const struct trainer *trainer, int slot,
+                          struct nonfinite_place *place);
 
 #endif

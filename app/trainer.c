@@ -41,7 +41,8 @@ static enum status open_data(struct trainer *trainer)
                                       .resize_filter = config->resize_filter,
                                       .strict = config->strict,
                                       .threads = config->threads,
-                                      .progress = show_decoding};
+                                      .progress =
+                                          trainer->device->rank ? NULL : show_decoding};
     enum status status = dataset_open(config->data, &options, &trainer->dataset);
     progress_clear();
     TRY(status);
@@ -67,11 +68,8 @@ static enum status create_player(struct trainer *trainer, int network)
                                .beta1 = (float)own->beta1,
                                .beta2 = (float)own->beta2,
                                .eps = (float)own->eps};
-    struct grad_scaler_config scaler = {.enabled = wants_scaler(config),
-                                        .init_scale = own->init_scale,
-                                        .growth_factor = own->growth_factor,
-                                        .backoff_factor = own->backoff_factor,
-                                        .growth_interval = own->growth_interval};
+    struct grad_scaler_config scaler = config_scaler(config, own);
+    scaler.enabled = wants_scaler(config) || scaler.is_static;
     TRY(net_plan(&player->net, network == NETWORK_D ? NET_INPUT_GRAD : 0));
     net_initialise(&player->net, (uint64_t)config->seed, (uint64_t)network);
     TRY(adam_create(&player->adam, &player->net, &adam));
@@ -84,81 +82,155 @@ static enum status create_networks(struct trainer *trainer)
     struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
     enum dtype dtype = precision_dtype(config->precision);
     struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
-    dcgan_generator(g, trainer->device, &sizes, dtype, config->batch);
-    dcgan_discriminator(d, trainer->device, &sizes, dtype, config->batch);
+    dcgan_generator(g, trainer->device, &sizes, dtype, trainer_rows(trainer));
+    dcgan_discriminator(d, trainer->device, &sizes, dtype, trainer_rows(trainer));
     for (int network = 0; network < NETWORK_COUNT; network++)
         TRY(create_player(trainer, network));
+    g->has_synced_norm = d->has_synced_norm =
+        config->sync_bn && trainer->device->world > 1;
     // G's output gradient is D's input gradient: the same memory, nothing is copied.
     net_output_grad(g)->data = d->input_grad.data;
     TRY(ema_create(&trainer->ema, g, config->ema_kimg, config->ema_rampup));
     ema_reset(&trainer->ema);
-    return sampler_create(&trainer->sampler, trainer->device, &sizes, dtype);
+    ema_attach(&trainer->ema, &trainer->player[NETWORK_G].adam);
+    struct queue_ops queue = trainer->device->ops->queue;
+    TRY(queue.open_lane(trainer->device, &trainer->sample_lane));
+    return sampler_create(&trainer->sampler, trainer->sample_lane, &sizes, dtype,
+                          config->grid_columns * config->grid_rows);
 }
 
-static enum status create_inputs(struct trainer *trainer)
+static enum status create_feed(struct trainer *trainer)
 {
-    const struct net *g = &trainer->player[NETWORK_G].net;
+    struct feed *feed = &trainer->feed;
+    struct net *g = &trainer->player[NETWORK_G].net;
     const struct net *d = &trainer->player[NETWORK_D].net;
-    trainer->pixels = tensor_of(DTYPE_U8, d->input.shape, NULL);
-    trainer->real = d->input;
-    trainer->latents = g->input;
-    trainer->sums_count = 2 * trainer->config.n_dis + 1;
-    trainer->record_count = trainer->config.n_dis + 1;
-    size_t records_bytes = (size_t)trainer->record_count * sizeof *trainer->records;
-    size_t sums_bytes = (size_t)trainer->sums_count * sizeof *trainer->sums;
-    struct arena *arena = &trainer->arena;
-    arena_begin(arena, trainer->device, "inputs of a step");
-    arena_reserve(arena, &trainer->pixels.data, tensor_bytes(&trainer->pixels));
-    arena_reserve(arena, &trainer->real.data, tensor_bytes(&trainer->real));
-    arena_reserve(arena, &trainer->latents.data, tensor_bytes(&trainer->latents));
-    arena_reserve(arena, (void **)&trainer->draw, sizeof *trainer->draw);
-    arena_reserve(arena, (void **)&trainer->sums, sums_bytes);
-    arena_reserve(arena, (void **)&trainer->records, records_bytes);
-    TRY(arena_commit(arena));
-    trainer->sums_host = calloc(1, sums_bytes);
-    trainer->records_host = calloc(1, records_bytes);
-    if (!trainer->sums_host || !trainer->records_host)
-        return status_fail(STATUS_FAILED, "not enough memory for %zu bytes of loss sums",
-                           sums_bytes);
-    trainer->player[NETWORK_G].net.input.data = trainer->latents.data;
+    TRY(feed_create(feed, trainer->device, &d->input, &g->input, trainer->config.n_dis));
+    feed->seed = (uint64_t)trainer->config.seed;
+    feed->mirror = trainer->config.mirror;
+    g->input.data = feed->latents.data;
     return STATUS_OK;
+}
+
+// In the order of the line: G's output is D's input.
+static enum status create_surveys(struct trainer *trainer)
+{
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        struct survey *survey = &trainer->survey[network];
+        survey_begin(survey, trainer->device);
+        survey_add_activations(survey, &trainer->player[NETWORK_G].net);
+        survey_add_activations(survey, &trainer->player[NETWORK_D].net);
+        survey_add_gradients(survey, &trainer->player[network].net);
+        TRY(survey_commit(survey));
+    }
+    return STATUS_OK;
+}
+
+static enum status create_results(struct trainer *trainer)
+{
+    int g = trainer->survey[NETWORK_G].count, d = trainer->survey[NETWORK_D].count;
+    int n_dis = trainer->config.n_dis;
+    arena_begin(&trainer->arena, trainer->device, "planted faults");
+    arena_reserve(&trainer->arena, (void **)&trainer->planted,
+                  NETWORK_COUNT * sizeof *trainer->planted);
+    TRY(arena_commit(&trainer->arena));
+    return results_create(&trainer->results, trainer->device, 2 * n_dis + 1, n_dis + 1,
+                          g > d ? g : d);
+}
+
+// Several processes take the GPUs from the N of "cuda:N" on; "auto" begins with the first.
+const char *trainer_device_name(const struct config *config,
+                                const struct trainer_rank *rank,
+                                char name[TRAINER_DEVICE])
+{
+    int first = 0;
+    snprintf(name, TRAINER_DEVICE, "%s", config->device);
+    if (rank->world > 1) {
+        sscanf(config->device, "cuda:%4d", &first);
+        snprintf(name, TRAINER_DEVICE, "cuda:%d", first + rank->device_index);
+    }
+    return name;
+}
+
+static enum status open_device(struct trainer *trainer, const struct trainer_rank *rank)
+{
+    const struct config *config = &trainer->config;
+    char name[TRAINER_DEVICE];
+    struct device_options options = {.threads = config->threads,
+                                     .is_deterministic = config->deterministic,
+                                     .allows_tf32 = config->tf32,
+                                     .is_plain = !config->graph,
+                                     .tunes_plans = config->tune_plans,
+                                     .rank = rank->rank,
+                                     .world = rank->world};
+    memcpy(options.group_id, rank->group_id, sizeof options.group_id);
+    return device_open_with(trainer_device_name(config, rank, name), &options,
+                            &trainer->device);
+}
+
+enum status trainer_create_rank(struct trainer *trainer, const struct config *config,
+                                const struct trainer_rank *rank)
+{
+    memset(trainer, 0, sizeof *trainer);
+    trainer->config = *config;
+    TRY(open_device(trainer, rank));
+    TRY(open_data(trainer));
+    TRY(create_networks(trainer));
+    TRY(create_feed(trainer));
+    TRY(create_surveys(trainer));
+    return create_results(trainer);
 }
 
 enum status trainer_create(struct trainer *trainer, const struct config *config)
 {
-    memset(trainer, 0, sizeof *trainer);
-    trainer->config = *config;
-    TRY(device_open(config->device, config->threads, &trainer->device));
-    TRY(open_data(trainer));
-    TRY(create_networks(trainer));
-    return create_inputs(trainer);
+    struct trainer_rank alone = {.rank = 0, .world = 1};
+    return trainer_create_rank(trainer, config, &alone);
 }
 
 enum status trainer_start_data(struct trainer *trainer)
 {
-    return batch_open(trainer->dataset, trainer->config.batch,
-                      (uint64_t)trainer->config.seed, (uint64_t)trainer->progress.images,
-                      &trainer->batches);
+    int rows = trainer_rows(trainer);
+    struct batch_options options = {
+        .size = trainer->config.batch,
+        .first_row = trainer->device->rank * rows,
+        .rows = rows,
+        .kept = RESULTS_RING * trainer->config.n_dis, // those of every step on its way
+        .seed = (uint64_t)trainer->config.seed,
+        .first_image = (uint64_t)trainer->progress.images};
+    return batch_open(trainer->dataset, trainer->device, &options,
+                      &trainer->feed.batches);
 }
 
 void trainer_release(struct trainer *trainer)
 {
-    batch_close(trainer->batches);
+    struct device *device = trainer->device;
+    if (device)
+        device->ops->memory.wait(device);
+    if (trainer->repeat)
+        device->ops->queue.forget(device, &trainer->repeat);
+    batch_close(trainer->feed.batches);
     dataset_close(trainer->dataset);
+    results_release(&trainer->results);
+    feed_release(&trainer->feed);
     sampler_release(&trainer->sampler);
+    if (trainer->sample_lane)
+        device->ops->queue.close_lane(device, trainer->sample_lane);
     ema_release(&trainer->ema);
     for (int network = 0; network < NETWORK_COUNT; network++) {
         struct player *player = &trainer->player[network];
+        survey_release(&trainer->survey[network]);
         grad_scaler_release(&player->scaler);
         adam_release(&player->adam);
         net_release(&player->net);
     }
     if (trainer->arena.device)
         arena_release(&trainer->arena);
-    free(trainer->sums_host);
-    free(trainer->records_host);
-    device_close(trainer->device);
+    device_close(device);
     memset(trainer, 0, sizeof *trainer);
+}
+
+int trainer_rows(const struct trainer *trainer)
+{
+    return trainer->config.batch / trainer->device->world;
 }
 
 double trainer_kimg(const struct trainer *trainer)

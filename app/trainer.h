@@ -1,6 +1,7 @@
 /* trainer.h - everything one run holds between two steps.
  * Flow:  config -> [trainer_create] -> train.c steps it -> checkpoint.c saves it.
- * Owns:  device, data, both networks with optimizer and scaler, the average, the sampler.
+ * Owns:  device, data, both networks with optimizer and scaler, the average, the sampler,
+ *        what goes into a step (feed) and what comes out of it (results).
  *
  * Its counters say where the run is; with the config they determine every number that
  * follows, which is why a resumed run is the run that was never stopped. */
@@ -8,12 +9,14 @@
 #define APP_TRAINER_H
 
 #include "app/config.h"
-#include "app/input/batch.h"
+#include "app/feed.h"
 #include "app/output/history.h"
+#include "app/results.h"
 #include "nets/adam.h"
 #include "nets/dcgan.h"
 #include "nets/ema.h"
 #include "nets/sampler.h"
+#include "nets/survey.h"
 #include "scaler/grad_scaler.h"
 
 /* One network with what belongs to it alone. */
@@ -21,7 +24,7 @@ struct player {
     struct net net;
     struct adam adam;
     struct grad_scaler scaler;
-    struct step_record record; // host copy of its last optimizer step's
+    struct step_record record; // of its last optimizer step that was collected
 };
 
 /* Where a run is. All of it is saved. */
@@ -35,25 +38,21 @@ struct trainer {
     struct config config;
     struct device *device;
     struct dataset *dataset;
-    struct batch_stream *batches;
     struct player player[NETWORK_COUNT]; // [NETWORK_G], [NETWORK_D]
     struct ema ema;
+    struct device *sample_lane; // samples are drawn beside the training
     struct sampler sampler;
-    struct progress progress;
+    struct feed feed;
+    struct progress progress; // of the last step that was queued
 
-    // Inputs of a step, in one arena.
-    struct tensor pixels;   // [B,H,W,C] u8, as they come from the data set
-    struct tensor real;     // the same as D reads them
-    struct tensor latents;  // [B,1,1,latent]
-    uint64_t *draw;         // device counter of D steps: selects latents and flips
-    struct loss_sums *sums; // device: per D step real and fake, then G's
-    struct loss_sums *sums_host;
-    int sums_count;
-    // One per optimizer step of a step: D's n_dis in turn, then G's.
-    struct step_record *records; // device
-    struct step_record *records_host;
-    int record_count;
+    struct repeat *repeat;               // the recorded step
+    struct survey survey[NETWORK_COUNT]; // where to look when that network skips
+    float *planted;                      // [NETWORK_COUNT] device: what --inject adds
     struct arena arena;
+
+    struct results results;
+    struct results_view last; // of the last step that was collected
+    struct results_place last_place;
 };
 
 /* The storage type of a run's activations. */
@@ -61,16 +60,34 @@ enum dtype precision_dtype(int precision);
 /* The network sizes that a config asks for; `channels` is the data set's. */
 struct dcgan_config trainer_dcgan_config(const struct config *config, int channels);
 
+/* Which of the devices that train one run together. */
+struct trainer_rank {
+    int rank, world;
+    int device_index; // counted from the N of "cuda:N"
+    unsigned char group_id[DEVICE_GROUP_ID];
+};
+
 /* Opens device and data, then builds everything, with initial weights. config->channels is
  * set from the data when it was 0. Any failure leaves *trainer safe to release. */
 enum status trainer_create(struct trainer *trainer, const struct config *config);
+/* The same for one rank of several; all of them have to call it. */
+enum status trainer_create_rank(struct trainer *trainer, const struct config *config,
+                                const struct trainer_rank *rank);
+/* The device of that rank: "cuda:3". Returns `name`. */
+#define TRAINER_DEVICE 32
+const char *trainer_device_name(const struct config *config,
+                                const struct trainer_rank *rank,
+                                char name[TRAINER_DEVICE]);
 void trainer_release(struct trainer *trainer);
 
 /* Starts the prefetch thread at the current image. Once, after a resume has set it. */
 enum status trainer_start_data(struct trainer *trainer);
 
-/* Thousands of real images shown; epochs of the data set. */
+/* Thousands of real images shown when the last step was queued; epochs of the data set. */
 double trainer_kimg(const struct trainer *trainer);
 double trainer_epoch(const struct trainer *trainer);
+
+/* Images of a batch that this device takes. */
+int trainer_rows(const struct trainer *trainer);
 
 #endif

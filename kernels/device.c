@@ -26,6 +26,22 @@
     X(memory, upload)           \
     X(memory, download)         \
     X(memory, wait)             \
+    X(memory, available)        \
+    X(memory, allot_host)       \
+    X(memory, release_host)     \
+    X(queue, upload_later)      \
+    X(queue, download_later)    \
+    X(queue, mark)              \
+    X(queue, wait_mark)         \
+    X(queue, is_passed)         \
+    X(queue, follow)            \
+    X(queue, repeat)            \
+    X(queue, forget)            \
+    X(queue, open_lane)         \
+    X(queue, close_lane)        \
+    X(group, sum_f32)           \
+    X(group, sum_f64)           \
+    X(group, max_f32)           \
     X(conv, prepare)            \
     X(conv, release)            \
     X(conv, forward)            \
@@ -52,8 +68,8 @@
     X(optimizer, grads_unscale) \
     X(optimizer, adam_step)     \
     X(optimizer, scaler_update) \
-    X(optimizer, ema_update)    \
-    X(optimizer, half_copy)
+    X(optimizer, half_copy)     \
+    X(survey, survey)
 
 static const char *const slot_names[] = {
 #define X(family, slot) #family "." #slot,
@@ -201,7 +217,16 @@ static enum status open_cpu(struct device *device)
     return cpu_open(device);
 }
 
-static enum status open_backend(struct device *device, const char *name)
+static enum status cannot_share(const char *name)
+{
+    return status_fail(STATUS_ENVIRONMENT,
+                       "device %s cannot share a run with others; give --device auto or "
+                       "cuda:N, or --gpus 1",
+                       name);
+}
+
+static enum status open_backend(struct device *device, const char *name,
+                                const struct device_options *options)
 {
     if (strcmp(name, "ref") == 0) {
         device->name = "ref";
@@ -210,40 +235,75 @@ static enum status open_backend(struct device *device, const char *name)
     }
     if (strcmp(name, "cpu") == 0)
         return open_cpu(device);
-    int is_auto = strcmp(name, "auto") == 0;
-    int index = is_auto ? 0 : cuda_index(name);
+    int index = cuda_index(name);
     if (index < 0)
         return status_fail(STATUS_USAGE, "device \"%s\" is not known; expected one of %s",
                            name, DEVICE_NAMES);
-    device->name = "cuda"; // cuda_open() knows better
     device->close = cuda_close;
-    enum status status = cuda_open(device, index);
-    return status != STATUS_OK && is_auto ? open_cpu(device) : status;
+    return cuda_open(device, index, options);
 }
 
-enum status device_open(const char *name, int threads, struct device **result)
+static enum status open_named(const char *name, const struct device_options *options,
+                              struct device **result)
 {
-    *result = NULL;
-    if (threads < 0 || threads > THREADS_MAX)
-        return status_fail(STATUS_USAGE,
-                           "threads %d is out of range; expected 0 (one per CPU) to %d",
-                           threads, THREADS_MAX);
     struct device *device = calloc(1, sizeof *device);
     if (!device)
         return status_fail(STATUS_FAILED, "device %s: no memory", name);
-    device->threads = threads ? threads : usable_cpus();
-    enum status status = open_backend(device, name);
+    device->threads = options->threads ? options->threads : usable_cpus();
+    device->world = 1;
+    enum status status = open_backend(device, name, options);
     if (status != STATUS_OK) {
         free(device);
         return status;
     }
     status = device_accept(device);
+    if (status == STATUS_OK && options->world > 1 && device->world == 1)
+        status = cannot_share(name);
     if (status != STATUS_OK) {
         device_close(device);
         return status;
     }
     *result = device;
     return STATUS_OK;
+}
+
+/* The GPU when it works, else the CPU, and why; but nobody without a driver asks why. */
+static enum status open_auto(const struct device_options *options, struct device **result)
+{
+    if (open_named("cuda:0", options, result) == STATUS_OK)
+        return STATUS_OK;
+    char reason[sizeof(*result)->note];
+    snprintf(reason, sizeof reason, "no GPU: %s", status_message());
+    TRY(open_named("cpu", options, result));
+    if (cuda_has_driver())
+        memcpy((*result)->note, reason, sizeof reason);
+    return STATUS_OK;
+}
+
+enum status device_open_with(const char *name, const struct device_options *options,
+                             struct device **result)
+{
+    *result = NULL;
+    if (options->threads < 0 || options->threads > THREADS_MAX)
+        return status_fail(STATUS_USAGE,
+                           "threads %d is out of range; expected 0 (one per CPU) to %d",
+                           options->threads, THREADS_MAX);
+    if (strcmp(name, "auto") == 0)
+        return open_auto(options, result);
+    return open_named(name, options, result);
+}
+
+enum status device_open(const char *name, int threads, struct device **result)
+{
+    struct device_options options = {.threads = threads};
+    return device_open_with(name, &options, result);
+}
+
+enum status device_group_id(const char *name, unsigned char id[DEVICE_GROUP_ID])
+{
+    if (strcmp(name, "auto") != 0 && cuda_index(name) < 0)
+        return cannot_share(name);
+    return cuda_group_id(id);
 }
 
 void device_close(struct device *device)
@@ -258,7 +318,6 @@ void device_close(struct device *device)
 
 enum status device_fault(struct device *device)
 {
-    device->ops->memory.wait(device);
     if (!device->fault[0])
         return STATUS_OK;
     return status_fail(STATUS_FAILED, "%s: %s", device->name, device->fault);
@@ -276,28 +335,39 @@ void device_set_fault(struct device *device, const char *format, ...)
 
 /* ---- listing --------------------------------------------------------------------- */
 
+struct listing {
+    char *text;
+    size_t used, bytes;
+    int count; // of usable devices
+};
+
+static void list_device(struct listing *list, const char *name)
+{
+    struct device *device = NULL;
+    char *end = list->text + list->used;
+    size_t room = list->bytes - list->used;
+    // A reason begins with the device's name by itself.
+    int length = device_open(name, 0, &device) == STATUS_OK
+                     ? snprintf(end, room, "%s: %s\n", name, device->description)
+                     : snprintf(end, room, "%s\n", status_message());
+    if (room)
+        list->used += (size_t)length < room ? (size_t)length : room - 1;
+    list->count += device != NULL;
+    device_close(device);
+}
+
 int device_list(char *text, size_t text_bytes)
 {
-    static const char *const names[] = {"cuda:0", "cpu", "ref"};
-    int count = 0;
-    size_t used = 0;
-    if (text_bytes)
-        text[0] = '\0';
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        struct device *device;
-        int is_open = device_open(names[i], 0, &device) == STATUS_OK;
-        // A reason begins with the device's name by itself.
-        int length =
-            is_open ? snprintf(text + used, text_bytes - used, "%s: %s\n", names[i],
-                               device->description)
-                    : snprintf(text + used, text_bytes - used, "%s\n", status_message());
-        used +=
-            (size_t)length < text_bytes - used ? (size_t)length : text_bytes - used - 1;
-        count += is_open;
-        if (is_open)
-            device_close(device);
+    struct listing list = {.text = text, .bytes = text_bytes};
+    int gpus = cuda_count();
+    for (int i = 0; i == 0 || i < gpus; i++) { // without any, the first tells why
+        char name[16];
+        snprintf(name, sizeof name, "cuda:%d", i);
+        list_device(&list, name);
     }
-    return count;
+    list_device(&list, "cpu");
+    list_device(&list, "ref");
+    return list.count;
 }
 
 /* ---- tensors --------------------------------------------------------------------- */

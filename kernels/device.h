@@ -19,6 +19,8 @@
 #include "kernels/status.h"
 #include "kernels/tensor.h"
 
+#define DEVICE_GROUP_ID 128 // bytes
+
 struct ops; // kernels/ops.h: the op table, one per backend
 
 struct device {
@@ -26,9 +28,12 @@ struct device {
     const struct ops *ops; // every slot filled, or device_open() would have refused
     int channel_multiple;  // channels are stored padded to this; 1 on a CPU
     int threads;
-    char description[160];                // for a person: "AMD EPYC, avx512, 2 threads"
-    char fault[256];                      // "" or the first fault: op, shapes, reason
-    void *backend;                        // the backend's own state
+    int steps_ahead; // steps that the host may queue before it reads what they did; 0 on a CPU
+    int rank, world; // of the devices that train one run together; 0 of 1 when alone
+    char description[160]; // for a person: "AMD EPYC, avx512, 2 threads"
+    char note[256];  // why "auto" did not take the GPU; "" if it did, or was not asked
+    char fault[256]; // "" or the first fault: op, shapes, reason
+    void *backend;   // the backend's own state
     void (*close)(struct device *device); // the backend's, for device_close()
 };
 
@@ -41,8 +46,26 @@ struct device {
 enum status device_open(const char *name, int threads, struct device **device);
 void device_close(struct device *device);
 
-/* STATUS_OK, or STATUS_FAILED with the first fault since the device was opened. Waits for
- * the device's work to end. */
+/* What can be asked of a device beyond its name; zeros are the defaults. */
+struct device_options {
+    int threads;          // of a CPU; 0 = one per core that this process may use
+    int is_deterministic; // GPU: only algorithms that give the same bits every time
+    int allows_tf32;      // GPU: f32 products may be rounded to TF32's 10 bits
+    int is_plain;         // GPU: queue.repeat() queues every op anew instead of replaying
+    int tunes_plans;      // GPU: time the first candidates of each convolution
+    int rank, world;      // of a group; world 0 or 1 is a device alone
+    unsigned char
+        group_id[DEVICE_GROUP_ID]; // the same on every rank, by device_group_id()
+};
+enum status device_open_with(const char *name, const struct device_options *options,
+                             struct device **device);
+
+/* A new group's id, which rank 0 makes and hands to the others. STATUS_ENVIRONMENT where
+ * the devices of `name` cannot work together. */
+enum status device_group_id(const char *name, unsigned char id[DEVICE_GROUP_ID]);
+
+/* STATUS_OK, or STATUS_FAILED with the first fault since the device was opened. Does not
+ * wait: what is still queued has not failed yet. */
 enum status device_fault(struct device *device);
 
 /* Keeps a fault unless one is kept already. For ops. */

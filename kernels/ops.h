@@ -35,12 +35,70 @@ struct memory_ops {
     void (*release)(struct device *device, void *block);
     void (*zero)(struct device *device, void *data, size_t bytes);
     void (*copy)(struct device *device, void *to, const void *from, size_t bytes);
-    /* Host to device and back. download() waits until the work queued before it is done. */
+    /* Host to device and back. The host's bytes are taken before upload() returns;
+     * download() waits until the work queued before it is done. */
     void (*upload)(struct device *device, void *to, const void *from_host, size_t bytes);
     void (*download)(struct device *device, void *to_host, const void *from,
                      size_t bytes);
     /* Waits until everything queued so far is done. */
     void (*wait)(struct device *device);
+    /* Bytes that can still be allotted; SIZE_MAX where nobody can tell. */
+    size_t (*available)(struct device *device);
+    /* Zeroed host memory that the device reads and writes by itself (pinned, on a GPU); for
+     * upload_later() and download_later(). NULL when there is not enough. */
+    void *(*allot_host)(struct device *device, size_t bytes);
+    void (*release_host)(struct device *device, void *block);
+};
+
+/* ---- the queue ------------------------------------------------------------------- */
+
+/* A GPU works through a queue while the host goes on; on a CPU every op has ended when it
+ * returns, and the queue is always empty. A lane is a second queue of the same device. */
+
+#define DEVICE_MARKS 4
+
+struct repeat; // what a device recorded of one piece of work
+
+struct queue_ops {
+    /* Like upload() and download() without a wait. The host block is from allot_host(), and
+     * is not touched until a mark that is set later has been passed. */
+    void (*upload_later)(struct device *device, void *to, const void *from_host,
+                         size_t bytes);
+    void (*download_later)(struct device *device, void *to_host, const void *from,
+                           size_t bytes);
+
+    /* Remembers this place of the queue as `slot`, 0..DEVICE_MARKS-1; waits for it, or asks
+     * whether it is passed. A slot that was never marked is passed. */
+    void (*mark)(struct device *device, int slot);
+    void (*wait_mark)(struct device *device, int slot);
+    int (*is_passed)(struct device *device, int slot);
+
+    /* What `device` is given from now on begins after all that `other`, a lane of the same
+     * device, has been given so far. */
+    void (*follow)(struct device *device, struct device *other);
+
+    /* Does work(argument), which queues the same ops with the same arguments every time. A
+     * device may record one call and replay it afterwards; *repeat, NULL before the first
+     * call, is its own. forget() ends that: after any of the arguments changed. */
+    void (*repeat)(struct device *device, struct repeat **repeat,
+                   void (*work)(void *argument), void *argument);
+    void (*forget)(struct device *device, struct repeat **repeat);
+
+    /* A second queue of lower priority, for work beside the training; *lane is `device`
+     * itself where there is only one. Same memory, same ops, a fault of its own. */
+    enum status (*open_lane)(struct device *device, struct device **lane);
+    void (*close_lane)(struct device *device, struct device *lane);
+};
+
+/* ---- several devices that train one run ------------------------------------------ */
+
+/* Every rank (device->rank of device->world) calls these in the same order, queued like any
+ * op. A device alone leaves the data as it is. */
+struct group_ops {
+    /* data[i] = sum, or maximum, over the ranks of data[i].   [n] */
+    void (*sum_f32)(struct device *device, float *data, size_t n);
+    void (*sum_f64)(struct device *device, double *data, size_t n);
+    void (*max_f32)(struct device *device, float *data, size_t n);
 };
 
 /* ---- convolution ----------------------------------------------------------------- */
@@ -66,6 +124,17 @@ struct conv_desc {
     // Of the layer's own output (y, or a transposed one's x): dtype, or f32 for a logit
     // head. The other direction writes `dtype`; the tensor handed in tells.
     enum dtype out_dtype;
+
+    // What will be asked of it, for backends that plan ahead. A pass with no epilogue, and
+    // the one given here without its sums, are always allowed; any other is our mistake.
+    int is_transposed; // the layer's own output is x, made by dgrad()
+    int is_inference;  // only the layer's own output is wanted: no gradients
+    int has_bias, makes_sums;
+    enum activation activation;
+    float slope;
+    // Of the activation that made the layer's input, for conv_epilogue.undo; or NONE.
+    enum activation input_activation;
+    float input_slope;
 };
 
 /* What the convolution does to each sum before it stores it.
@@ -73,12 +142,19 @@ struct conv_desc {
  *   sum[c]   = sum over n,h,w of out[.., c]        (of the stored, rounded values)
  *   sumsq[c] = sum over n,h,w of out[.., c]^2
  *   bias [C] f32 or NULL    slope 0..1, leaky ReLU only    sum, sumsq [C] f32, both or none;
- *   they are overwritten, not added to. */
+ *   they are overwritten, not added to.
+ * With `undo`, the output y of an activation, of out's shape, it computes that activation's
+ * gradient instead, and has neither bias nor sums:
+ *   out = store(sum * act'(undo))     act' as in pointwise.act_backward
+ * where a backend may round the sum to out's dtype before it multiplies.
+ * bias, sum and sumsq have room for the stored channels; what lies beyond C is zero in bias
+ * and may be overwritten in the sums. */
 struct conv_epilogue {
     const float *bias;
     enum activation activation;
     float slope;
     float *sum, *sumsq;
+    const struct tensor *undo;
 };
 
 struct conv_plan; // the backend's: algorithm, packing buffers, cuDNN plan
@@ -109,7 +185,8 @@ struct conv_ops {
 
 /* ---- batch norm ------------------------------------------------------------------ */
 
-/* Per-channel vectors of one batch norm, all [C] f32. x is the input of the norm. */
+/* Per-channel vectors of one batch norm, all [C] f32; sum and sumsq have room for the stored
+ * channels. x is the input of the norm. */
 struct norm_vectors {
     const float *gamma, *beta; // parameters
     float *sum, *sumsq;        // of x over n,h,w: from the conv epilogue or stats()
@@ -211,14 +288,17 @@ struct image_ops {
 
 /* ---- losses ---------------------------------------------------------------------- */
 
-/* Sums over the samples of one forward pass, read by the host a step late. Overwritten. */
+/* Sums over the samples of one forward pass, read by the host a step late. Overwritten.
+ * All doubles, so that several devices add theirs with one group.sum_f64(). */
 struct loss_sums {
     double loss, loss_sq;   // of the per-sample loss
     double score, score_sq; // of the logit
     double sign;            // +1 for a logit > 0, -1 for < 0, 0 for 0 and NaN
-    int64_t count;
-    int32_t is_finite; // 1 if every logit was finite
+    double count;           // of samples
+    double nonfinite;       // logits that were inf or NaN
 };
+
+#define LOSS_SUMS_DOUBLES (sizeof(struct loss_sums) / sizeof(double))
 
 struct loss_ops {
     /* Binary cross entropy on logits with target t in [0,1], in f32:
@@ -243,6 +323,8 @@ struct adam_args {
     float *m, *v;       // [n] f32 moments, updated
     size_t n;
     float lr, beta1, beta2, eps;
+    float *ema;             // [n] f32 moving average of params, or NULL
+    const float *ema_decay; // device scalar: a ramp-up changes it every step
 };
 
 struct optimizer_ops {
@@ -255,11 +337,12 @@ struct optimizer_ops {
     void (*grads_unscale)(struct device *device, float *grads, size_t n,
                           const struct scaler_state *state);
 
-    /* Nothing at all when scaler_must_skip(state). Otherwise, with t = adam_t + 1 and
+    /* Unless scaler_must_skip(state), with t = adam_t + 1 and
      * g = grads * (is_unscaled ? 1 : scaler_inverse(state)):
      *   m = beta1*m + (1-beta1)*g;   v = beta2*v + (1-beta2)*g^2
      *   p -= lr/(1-beta1^t) * m / (sqrt(v)/sqrt(1-beta2^t) + eps);   half = round(p)
-     * and adam_t = t afterwards. Bias corrections in f64.
+     * and adam_t = t afterwards. Bias corrections in f64. Then, skipped or not, with `ema`:
+     *   ema = ema*decay + p*(1-decay)
      * Source: Kingma and Ba 2015, arXiv:1412.6980, in PyTorch's order of operations. */
     void (*adam_step)(struct device *device, const struct adam_args *args,
                       int is_unscaled, struct scaler_state *state);
@@ -268,24 +351,47 @@ struct optimizer_ops {
     void (*scaler_update)(struct device *device, struct scaler_state *state,
                           struct step_record *record);
 
-    /* ema = ema*decay + params*(1-decay).
-     *   [n] f32; decay is a device scalar, since a ramp-up changes it every step. */
-    void (*ema_update)(struct device *device, float *ema, const float *params, size_t n,
-                       const float *decay);
-
     /* half = round(params) for n elements. */
     void (*half_copy)(struct device *device, const float *params, void *half,
                       enum dtype half_dtype, size_t n);
 };
 
+/* ---- looking at numbers ---------------------------------------------------------- */
+
+/* A piece of memory to look at: n stored elements, padding and all. */
+struct survey_span {
+    const void *data;
+    size_t n;
+    enum dtype dtype; // f32, f16 or bf16
+};
+
+/* What a survey found in one span. sum, sumsq and max_abs are over finite elements;
+ * `subnormal` counts what is subnormal in the span's own dtype. */
+struct survey_stats {
+    double sum, sumsq;
+    uint64_t inf, nan, zero, subnormal;
+    float max_abs;
+};
+
+struct survey_ops {
+    /* stats[i] of spans[i], i < count; both arrays in device memory. With `gate` (not NULL)
+     * only if scaler_must_skip(gate), otherwise nothing is read or written: that costs one
+     * look at a flag, so it can stand in every step. */
+    void (*survey)(struct device *device, const struct survey_span *spans, int count,
+                   const struct scaler_state *gate, struct survey_stats *stats);
+};
+
 struct ops {
     struct memory_ops memory;
+    struct queue_ops queue;
+    struct group_ops group;
     struct conv_ops conv;
     struct norm_ops norm;
     struct pointwise_ops pointwise;
     struct image_ops image;
     struct loss_ops loss;
     struct optimizer_ops optimizer;
+    struct survey_ops survey;
 };
 
 #endif

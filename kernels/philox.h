@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#include "kernels/device_inline.h"
+
 /* What a number is for. A stream number is part of every run and checkpoint: never
  * renumber. */
 enum random_stream {
@@ -29,7 +31,7 @@ struct philox_words {
 
 /* The four words at counter (index, step, stream) under `seed`.
  * counter = {index low, index high, step low, (step high 16 bits << 16) | stream}. */
-static inline struct philox_words philox(uint64_t seed, uint32_t stream, uint64_t step,
+DEVICE_INLINE struct philox_words philox(uint64_t seed, uint32_t stream, uint64_t step,
                                          uint64_t index)
 {
     uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32);
@@ -47,11 +49,12 @@ static inline struct philox_words philox(uint64_t seed, uint32_t stream, uint64_
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return (struct philox_words){{c0, c1, c2, c3}};
+    struct philox_words words = {{c0, c1, c2, c3}};
+    return words;
 }
 
 /* A float in (0, 1]: never 0, so that its logarithm is finite. */
-static inline float philox_unit(uint32_t word)
+DEVICE_INLINE float philox_unit(uint32_t word)
 {
     return ((float)(word >> 8) + 1.0f) * (1.0f / 16777216.0f);
 }

@@ -5,16 +5,29 @@
  *
  * The rule stands here and not in scaler/, because the one-thread kernel of every backend
  * must run it where the state lives; scaler/ holds the state machine around it.
- * Source: PyTorch torch/amp/grad_scaler.py and AmpKernels.cu (semantics, not code). */
+ * Source: PyTorch torch/amp/grad_scaler.py and AmpKernels.cu (semantics, not code); the
+ * rules beyond it are those of Megatron-LM's DynamicGradScaler, DeepSpeed's and fairseq's
+ * DynamicLossScaler and apex's update_scale_hysteresis. scaler/grad_scaler.h tells which
+ * settings give which. */
 #ifndef KERNELS_SCALER_STATE_H
 #define KERNELS_SCALER_STATE_H
 
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/device_inline.h"
+
+/* When an overflow that was forgiven stops counting against `hysteresis`. */
+enum hysteresis_refill {
+    REFILL_ON_GROWTH, // when a growth interval completes (Megatron, DeepSpeed)
+    REFILL_ON_STEP    // at every good step: only overflows in a row count (apex)
+};
+
+/* Zero in a field of "Rules beyond PyTorch's" is that rule switched off. */
 struct scaler_state {
     double growth_factor;
     double backoff_factor;
+    double overflow_tolerance; // beyond PyTorch's: see scaler_rule()
     int64_t growth_interval;
     float scale; // f32 always: 2^17 and more are normal, and no half could hold them
     int32_t growth_tracker;
@@ -23,6 +36,18 @@ struct scaler_state {
     // This step: 0 or 1, written by grads_check.
     float found_inf; // a gradient was inf or NaN before unscaling (PyTorch's flag)
     float found_inf_unscaled; // a finite gradient became inf when multiplied by 1/scale
+
+    // Rules beyond PyTorch's.
+    int32_t is_static;         // the scale stays; gradients are checked and steps skipped
+    float min_scale;           // no back-off goes below; 0: none
+    float max_scale;           // no growth goes above; 0: none
+    int32_t hysteresis;        // overflows that lower the scale once; 0 and 1: each one
+    int32_t hysteresis_refill; // enum hysteresis_refill
+    int32_t hysteresis_used;   // overflows counted so far, at most `hysteresis`
+    int32_t growth_delay; // good steps after an overflow that the tracker does not count
+    int32_t growth_wait;  // of these, still to come
+    int64_t steps_since_rescale;     // since the scale last went up or down
+    int64_t overflows_since_rescale; // since it last went down
 
     // Totals. They outlive checkpoints.
     int64_t adam_t;  // Adam's step count: optimizer steps really taken
@@ -38,15 +63,11 @@ struct step_record {
     float scale_used, scale_after;
     int32_t growth_tracker;
     int32_t was_skipped;
+    int32_t at_floor; // the scale had to go down and is at min_scale already
+    int32_t hysteresis_used;
     float found_inf, found_inf_unscaled;
     int64_t adam_t, updates, skipped, skipped_in_a_row, growths, backoffs;
 };
-
-#ifdef __CUDACC__
-#define DEVICE_INLINE static __host__ __device__ __forceinline__
-#else
-#define DEVICE_INLINE static inline
-#endif
 
 /* True unless the value is inf or NaN: a bit test, so that no flag can fold it away. */
 DEVICE_INLINE int scale_is_finite(float value)
@@ -74,36 +95,86 @@ DEVICE_INLINE int scaler_must_skip(const struct scaler_state *state)
     return state->found_inf != 0.0f || state->found_inf_unscaled != 0.0f;
 }
 
-/* The rule, once per optimizer step.
+/* True when this overflow lowers the scale; else it only skips.
+ *   hysteresis N: the first N-1 overflows since the last refill are forgiven
+ *   tolerance T:  forgiven while overflows / steps < T, the steps counted since the scale
+ *                 last moved, the overflows since it last went down
+ * The uneven pair is fairseq's: a growth starts its count of steps again and keeps that
+ * of overflows. */
+DEVICE_INLINE int scaler_backs_off(struct scaler_state *state)
+{
+    if (state->hysteresis_used < state->hysteresis)
+        state->hysteresis_used += 1;
+    state->overflows_since_rescale += 1;
+    double share =
+        (double)state->overflows_since_rescale / (double)state->steps_since_rescale;
+    return state->hysteresis_used >= state->hysteresis &&
+           share >= state->overflow_tolerance;
+}
+
+/* scale = max(f32(scale * backoff_factor), min_scale); returns 1 where it was there. */
+DEVICE_INLINE int scaler_back_off(struct scaler_state *state)
+{
+    int at_floor = state->min_scale > 0.0f && state->scale <= state->min_scale;
+    float lowered = (float)((double)state->scale * state->backoff_factor);
+    state->steps_since_rescale = 0;
+    state->overflows_since_rescale = 0;
+    state->backoffs += !at_floor;
+    state->scale = lowered < state->min_scale ? state->min_scale : lowered;
+    return at_floor;
+}
+
+/* scale = min(f32(scale * growth_factor), max_scale), unless that is infinite. */
+DEVICE_INLINE void scaler_grow(struct scaler_state *state)
+{
+    int at_ceiling = state->max_scale > 0.0f && state->scale >= state->max_scale;
+    float grown = (float)((double)state->scale * state->growth_factor);
+    if (state->max_scale > 0.0f && grown > state->max_scale)
+        grown = state->max_scale;
+    state->steps_since_rescale = 0;
+    if (!scale_is_finite(grown))
+        return;
+    state->scale = grown;
+    state->growths += !at_ceiling;
+}
+
+/* The rule, once per optimizer step. PyTorch's, where nothing beyond it is set:
  *   found inf:  scale = f32(scale * backoff_factor), tracker = 0
  *   otherwise:  tracker += 1; at growth_interval: scale = f32(scale * growth_factor) unless
  *               that is infinite, tracker = 0
  * The tracker is compared with >= where PyTorch writes ==: the same for every state that
- * PyTorch reaches by itself, and an interval lowered below the tracker still grows. */
-DEVICE_INLINE void scaler_rule(struct scaler_state *state)
+ * PyTorch reaches by itself, and an interval lowered below the tracker still grows.
+ * Every overflow sets the tracker to 0, also one that is forgiven, and starts
+ * growth_delay again. Returns 1 where the scale had to go down and is at min_scale
+ * already. */
+DEVICE_INLINE int scaler_rule(struct scaler_state *state)
 {
-    if (!state->enabled)
-        return;
+    if (!state->enabled || state->is_static)
+        return 0;
+    state->steps_since_rescale += 1;
     if (scaler_must_skip(state)) {
-        state->scale = (float)((double)state->scale * state->backoff_factor);
         state->growth_tracker = 0;
-        state->backoffs += 1;
-        return;
+        state->growth_wait = state->growth_delay;
+        return scaler_backs_off(state) ? scaler_back_off(state) : 0;
+    }
+    if (state->hysteresis_refill == REFILL_ON_STEP)
+        state->hysteresis_used = 0;
+    if (state->growth_wait > 0) {
+        state->growth_wait -= 1;
+        return 0;
     }
     state->growth_tracker += 1;
     if (state->growth_tracker < state->growth_interval)
-        return;
-    float grown = (float)((double)state->scale * state->growth_factor);
+        return 0;
     state->growth_tracker = 0;
-    if (scale_is_finite(grown)) {
-        state->scale = grown;
-        state->growths += 1;
-    }
+    state->hysteresis_used = 0;
+    scaler_grow(state);
+    return 0;
 }
 
-/* Counts the step, applies the rule, fills the record, clears this step's flags. */
-DEVICE_INLINE void scaler_finish_step(struct scaler_state *state,
-                                      struct step_record *record)
+/* Counts the step, and tells the record what was before the rule. */
+DEVICE_INLINE void scaler_count_step(struct scaler_state *state,
+                                     struct step_record *record)
 {
     int skipped = scaler_must_skip(state);
     record->scale_used = scaler_scale(state);
@@ -113,17 +184,31 @@ DEVICE_INLINE void scaler_finish_step(struct scaler_state *state,
     state->updates += 1;
     state->skipped += skipped;
     state->skipped_in_a_row = skipped ? state->skipped_in_a_row + 1 : 0;
-    scaler_rule(state);
+}
+
+/* Clears this step's flags, and tells the record what is after the rule. */
+DEVICE_INLINE void scaler_end_step(struct scaler_state *state, struct step_record *record)
+{
     state->found_inf = 0.0f;
     state->found_inf_unscaled = 0.0f;
     record->scale_after = scaler_scale(state);
     record->growth_tracker = state->growth_tracker;
+    record->hysteresis_used = state->hysteresis_used;
     record->adam_t = state->adam_t;
     record->updates = state->updates;
     record->skipped = state->skipped;
     record->skipped_in_a_row = state->skipped_in_a_row;
     record->growths = state->growths;
     record->backoffs = state->backoffs;
+}
+
+/* Counts the step, applies the rule, fills the record, clears this step's flags. */
+DEVICE_INLINE void scaler_finish_step(struct scaler_state *state,
+                                      struct step_record *record)
+{
+    scaler_count_step(state, record);
+    record->at_floor = scaler_rule(state);
+    scaler_end_step(state, record);
 }
 
 #endif

@@ -43,8 +43,7 @@ const char *status_word(enum status code)
     return words[code];
 }
 
-_Noreturn void check_failed(const char *file, int line, const char *claim,
-                            const char *format, ...)
+void check_failed(const char *file, int line, const char *claim, const char *format, ...)
 {
     fprintf(stderr, "%s:%d: not true: %s", file, line, claim);
     if (format[1]) { // CHECK puts a space first, since the format is optional

@@ -56,8 +56,7 @@ const char *status_word(enum status code);
             check_failed(__FILE__, __LINE__, #claim, " " __VA_ARGS__); \
     } while (0)
 
-_Noreturn void check_failed(const char *file, int line, const char *claim,
-                            const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void check_failed(const char *file, int line, const char *claim, const char *format, ...)
+    __attribute__((noreturn, format(printf, 4, 5)));
 
 #endif

@@ -35,6 +35,8 @@ void adam_step(struct adam *adam, int is_unscaled, struct scaler_state *state)
         .beta1 = adam->config.beta1,
         .beta2 = adam->config.beta2,
         .eps = adam->config.eps,
+        .ema = adam->ema,
+        .ema_decay = adam->ema_decay,
     };
     net->device->ops->optimizer.adam_step(net->device, &args, is_unscaled, state);
 }

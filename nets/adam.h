@@ -1,6 +1,7 @@
 /* adam.h - one network's optimizer: settings, and the flat moments.
  * Flow:  grads -> grad_scaler_step() -> [adam_step] -> params and their half copy.
- * Owns:  m and v (one arena).  Borrows: the net. Adam's t lives in the scaler's state. */
+ * Owns:  m and v (one arena).  Borrows: the net, and a moving average that the same sweep
+ *        moves (ema_attach). Adam's t lives in the scaler's state. */
 #ifndef NETS_ADAM_H
 #define NETS_ADAM_H
 
@@ -13,7 +14,9 @@ struct adam_config {
 struct adam {
     struct adam_config config;
     struct net *net;
-    float *m, *v; // [param_elements] f32
+    float *m, *v;           // [param_elements] f32
+    float *ema;             // [param_elements] f32 moving average of the weights, or NULL
+    const float *ema_decay; // device scalar
     struct arena arena;
 };
 
@@ -21,7 +24,8 @@ enum status adam_create(struct adam *adam, struct net *net,
                         const struct adam_config *config);
 void adam_release(struct adam *adam);
 
-/* One step, or nothing if state says that the step must be skipped (ops.h). */
+/* One step, or none if state says that it must be skipped; the average moves in any case
+ * (ops.h). */
 void adam_step(struct adam *adam, int is_unscaled, struct scaler_state *state);
 
 #endif

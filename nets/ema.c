@@ -38,11 +38,15 @@ void ema_reset(struct ema *ema)
                                   net->param_elements * sizeof(float));
 }
 
-void ema_update(struct ema *ema, int64_t batch, int64_t images_seen)
+void ema_attach(struct ema *ema, struct adam *adam)
 {
-    struct net *net = ema->source;
+    adam->ema = ema->average;
+    adam->ema_decay = ema->decay;
+}
+
+void ema_prepare_step(struct ema *ema, int64_t batch, int64_t images_seen)
+{
+    struct device *device = ema->source->device;
     float decay = (float)ema_decay(ema->half_life_kimg, ema->rampup, batch, images_seen);
-    net->device->ops->memory.upload(net->device, ema->decay, &decay, sizeof decay);
-    net->device->ops->optimizer.ema_update(net->device, ema->average, net->params,
-                                           net->param_elements, ema->decay);
+    device->ops->memory.upload(device, ema->decay, &decay, sizeof decay);
 }

@@ -1,5 +1,5 @@
 /* ema.h - an exponential moving average of a net's weights.
- * Flow:  generator's params -> [ema_update] every step -> sampler.h draws from the average.
+ * Flow:  adam_step() moves it in the same sweep -> sampler.h draws from the average.
  * Owns:  the average (f32) and its decay, in one arena.  Borrows: the net in training.
  *
  *   ema = ema*decay + params*(1 - decay),   decay = 0.5^(batch / half-life in images)
@@ -8,7 +8,7 @@
 #ifndef NETS_EMA_H
 #define NETS_EMA_H
 
-#include "nets/net.h"
+#include "nets/adam.h"
 
 struct ema {
     struct net *source;
@@ -29,6 +29,11 @@ double ema_decay(double half_life_kimg, double rampup, int64_t batch,
 
 /* Starts the average at the source's weights. */
 void ema_reset(struct ema *ema);
-void ema_update(struct ema *ema, int64_t batch, int64_t images_seen);
+
+/* From now on every adam_step() of `adam`, which trains the source, moves the average. */
+void ema_attach(struct ema *ema, struct adam *adam);
+
+/* Sets the decay of the next step, which will have seen `images_seen` images in all. */
+void ema_prepare_step(struct ema *ema, int64_t batch, int64_t images_seen);
 
 #endif

@@ -56,13 +56,18 @@ static enum status conv_forward_tangent(struct net *net, struct layer *layer,
 static void conv_dgrad(struct net *net, struct layer *layer, const struct tensor *x,
                        struct tensor *dx)
 {
-    (void)x;
     const struct conv_ops *op = &net->device->ops->conv;
     struct tensor weight = weight_of(net, layer);
+    struct conv_epilogue undo = {.activation = layer->conv.input_activation,
+                                 .slope = layer->conv.input_slope,
+                                 .undo = x};
+    int undoes = undo.activation != ACTIVATION_NONE;
     if (layer->is_transposed)
-        op->forward(net->device, layer->plan, &layer->dy, &weight, NULL, dx);
+        op->forward(net->device, layer->plan, &layer->dy, &weight, undoes ? &undo : NULL,
+                    dx);
     else
-        op->dgrad(net->device, layer->plan, &layer->dy, &weight, NULL, dx);
+        op->dgrad(net->device, layer->plan, &layer->dy, &weight, undoes ? &undo : NULL,
+                  dx);
 }
 
 static void conv_wgrad(struct net *net, struct layer *layer, const struct tensor *delta,
@@ -80,9 +85,20 @@ static void conv_wgrad(struct net *net, struct layer *layer, const struct tensor
 
 /* ---- batch norm ------------------------------------------------------------------ */
 
-static int64_t norm_count(const struct tensor *x)
+// Values per channel that the statistics are over.
+static int64_t norm_count(const struct net *net, const struct tensor *x)
 {
-    return (int64_t)x->shape.n * x->shape.h * x->shape.w;
+    int64_t count = (int64_t)x->shape.n * x->shape.h * x->shape.w;
+    return net->has_synced_norm ? count * net->device->world : count;
+}
+
+// Makes two [channels] sums those of all ranks.
+static void sync_sums(struct net *net, float *one, float *other, int channels)
+{
+    if (!net->has_synced_norm)
+        return;
+    net->device->ops->group.sum_f32(net->device, one, (size_t)channels);
+    net->device->ops->group.sum_f32(net->device, other, (size_t)channels);
 }
 
 static void fused_activation_of(const struct net *net, const struct layer *layer,
@@ -106,7 +122,9 @@ static void norm_forward(struct net *net, struct layer *layer, const struct tens
     if (mode == NET_TRAIN) {
         if (net->layers[layer->input].feeds_norm < 0)
             op->stats(net->device, x, layer->norm.sum, layer->norm.sumsq);
-        op->finalize(net->device, &layer->norm, x->shape.c, norm_count(x), NET_NORM_EPS);
+        sync_sums(net, layer->norm.sum, layer->norm.sumsq, x->shape.c);
+        op->finalize(net->device, &layer->norm, x->shape.c, norm_count(net, x),
+                     NET_NORM_EPS);
     } else {
         op->finalize_running(net->device, &layer->norm, x->shape.c, NET_NORM_EPS);
     }
@@ -132,11 +150,14 @@ static void norm_dgrad(struct net *net, struct layer *layer, const struct tensor
     float slope;
     fused_activation_of(net, layer, &activation, &slope);
     op->act_reduce(net->device, &layer->dy, x, &layer->norm, activation, slope);
+    sync_sums(net, layer->norm.sum_dz, layer->norm.sum_dz_xhat, x->shape.c);
     op->act_dgrad(net->device, &layer->dy, x, &layer->norm, activation, slope,
-                  norm_count(x), dx);
+                  norm_count(net, x), dx);
 }
 
 // The sums that dgrad has just made are the gradients: dbeta = sum dz, dgamma = sum dz*xhat.
+// Synced, every rank holds the same sums of all ranks, and gradients are summed over the
+// ranks afterwards: only the first rank gives its own.
 static void norm_wgrad(struct net *net, struct layer *layer, const struct tensor *delta,
                        const struct tensor *input, int accumulate)
 {
@@ -148,6 +169,8 @@ static void norm_wgrad(struct net *net, struct layer *layer, const struct tensor
         float *grad = net->grads + net->param[params[i]].offset;
         if (!accumulate)
             net->device->ops->memory.zero(net->device, grad, channels * sizeof(float));
+        if (net->has_synced_norm && net->device->rank > 0)
+            continue;
         net->device->ops->pointwise.add(net->device, grad, sums[i], channels);
     }
 }
@@ -184,6 +207,8 @@ static void activation_dgrad(struct net *net, struct layer *layer, const struct 
     (void)x;
     // A batch norm undoes the activation itself, from its own input.
     if (layer->fused_into >= 0 && net->layers[layer->fused_into].kind == LAYER_BATCH_NORM)
+        return;
+    if (layer->undone_by >= 0)
         return;
     net->device->ops->pointwise.act_backward(net->device, &layer->dy, &layer->y,
                                              layer->activation, layer->slope, dx);

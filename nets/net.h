@@ -71,6 +71,7 @@ struct layer {
     int fused_activation; // row, or -1
     int fused_into;       // row, or -1
     int feeds_norm; // row of the batch norm whose sums this convolution makes, or -1
+    int undone_by;  // row of the convolution whose dgrad undoes this activation, or -1
 
     struct tensor y;       // output
     struct tensor dy;      // gradient of the output
@@ -99,6 +100,7 @@ struct net {
     struct tensor input_grad;    // dL/dinput, if NET_INPUT_GRAD was planned
     struct tensor input_tangent; // borrowed too
     float norm_momentum;         // of the running statistics; NET_NORM_MOMENTUM
+    int has_synced_norm;         // batch norm's statistics are those of all ranks
     int options;
     struct arena parameters, activations;
 };

@@ -34,6 +34,7 @@ static struct layer *add_layer(struct net *net, enum layer_kind kind, const char
     layer->dtype = net->dtype;
     layer->weight = layer->bias = -1;
     layer->fused_activation = layer->fused_into = layer->feeds_norm = -1;
+    layer->undone_by = -1;
     net->layer_count++;
     return layer;
 }

@@ -22,6 +22,31 @@ static void plan_fusion(struct net *net)
         }
         if (layer->kind == LAYER_BATCH_NORM && layer_is_conv(before))
             before->feeds_norm = i;
+        // A batch norm undoes its own activation; any other is undone by what reads it.
+        if (layer_is_conv(layer) && before->kind == LAYER_ACTIVATION &&
+            (before->fused_into < 0 ||
+             net->layers[before->fused_into].kind != LAYER_BATCH_NORM))
+            before->undone_by = i;
+    }
+}
+
+// What this row will ask of its convolution, so that a device can plan ahead.
+static void declare_uses(struct net *net, int row)
+{
+    struct layer *layer = &net->layers[row];
+    struct conv_desc *conv = &layer->conv;
+    conv->is_transposed = layer->is_transposed;
+    conv->is_inference = !!(net->options & NET_INFERENCE);
+    conv->has_bias = layer->bias >= 0;
+    conv->makes_sums = layer->feeds_norm >= 0;
+    if (layer->fused_activation >= 0) {
+        conv->activation = net->layers[layer->fused_activation].activation;
+        conv->slope = net->layers[layer->fused_activation].slope;
+    }
+    const struct layer *below = row > 0 ? &net->layers[row - 1] : NULL;
+    if (below && below->undone_by == row) {
+        conv->input_activation = below->activation;
+        conv->input_slope = below->slope;
     }
 }
 
@@ -31,6 +56,7 @@ static enum status plan_convolutions(struct net *net)
         struct layer *layer = &net->layers[i];
         if (!layer_is_conv(layer))
             continue;
+        declare_uses(net, i);
         TRY(net->device->ops->conv.prepare(net->device, &layer->conv, &layer->plan));
     }
     return STATUS_OK;
@@ -65,6 +91,7 @@ static enum status plan_parameters(struct net *net)
     return STATUS_OK;
 }
 
+// `channels` as stored: a convolution may write that many sums.
 static void reserve_norm_vectors(struct arena *arena, struct norm_vectors *norm,
                                  int channels)
 {
@@ -120,7 +147,7 @@ static void plan_outputs(struct net *net, const int turn[])
     for (int i = 0; i < net->layer_count; i++) {
         struct layer *layer = &net->layers[i];
         if (layer->kind == LAYER_BATCH_NORM)
-            reserve_norm_vectors(arena, &layer->norm, layer->y.shape.c);
+            reserve_norm_vectors(arena, &layer->norm, layer->y.c_stored);
         if (!has_own_output(layer))
             continue;
         if (net->options & NET_INFERENCE)

@@ -1,22 +1,29 @@
 #include "nets/sampler.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+static size_t image_bytes(const struct sampler *sampler)
+{
+    return tensor_bytes(&sampler->pixels) / SAMPLER_BATCH;
+}
+
 enum status sampler_create(struct sampler *sampler, struct device *device,
-                           const struct dcgan_config *config, enum dtype dtype)
+                           const struct dcgan_config *config, enum dtype dtype, int room)
 {
     memset(sampler, 0, sizeof *sampler);
+    sampler->room = room;
     dcgan_generator(&sampler->net, device, config, dtype, SAMPLER_BATCH);
     TRY(net_plan(&sampler->net, NET_INFERENCE));
     sampler->z = sampler->net.input;
     // Pixels are what a person sees: no padding.
     sampler->pixels = tensor_of(DTYPE_U8, net_output(&sampler->net)->shape, NULL);
-    sampler->staging = malloc(tensor_bytes(&sampler->pixels));
-    if (!sampler->staging)
+    sampler->host =
+        device->ops->memory.allot_host(device, (size_t)room * image_bytes(sampler));
+    if (!sampler->host)
         return status_fail(STATUS_FAILED,
-                           "not enough memory for %d sample images of %d x %d",
-                           SAMPLER_BATCH, config->resolution, config->resolution);
+                           "not enough memory for %d sample images of %d x %d; ask for "
+                           "fewer",
+                           room, config->resolution, config->resolution);
     arena_begin(&sampler->arena, device, "samples");
     arena_reserve(&sampler->arena, &sampler->z.data, tensor_bytes(&sampler->z));
     arena_reserve(&sampler->arena, &sampler->pixels.data, tensor_bytes(&sampler->pixels));
@@ -29,18 +36,22 @@ void sampler_release(struct sampler *sampler)
 {
     if (!sampler || !sampler->net.device)
         return;
+    struct device *device = sampler->net.device;
+    device->ops->memory.wait(device);
     net_release(&sampler->net);
     arena_release(&sampler->arena);
-    free(sampler->staging);
+    if (sampler->host)
+        device->ops->memory.release_host(device, sampler->host);
     memset(sampler, 0, sizeof *sampler);
 }
 
-void sampler_load(struct sampler *sampler, const float *weights)
+void sampler_load(struct sampler *sampler, struct device *source, const float *weights)
 {
     struct net *net = &sampler->net;
     const struct ops *ops = net->device->ops;
-    ops->memory.copy(net->device, net->params, weights,
-                     net->param_elements * sizeof(float));
+    CHECK(!sampler->drawing, "%d images are being drawn", sampler->drawing);
+    ops->memory.copy(source, net->params, weights, net->param_elements * sizeof(float));
+    ops->queue.follow(net->device, source);
     net_params_changed(net);
     for (int batch = 0; batch < SAMPLER_CALIBRATION_BATCHES; batch++) {
         ops->image.normal(net->device, 0, STREAM_CALIBRATE, NULL,
@@ -71,20 +82,35 @@ static int fill_latents(struct sampler *sampler, const uint64_t *seeds, int coun
     return filled;
 }
 
-void sampler_draw(struct sampler *sampler, const uint64_t *seeds, int count,
-                  uint8_t *pixels_host)
+void sampler_start(struct sampler *sampler, const uint64_t *seeds, int count)
 {
     struct net *net = &sampler->net;
     const struct ops *ops = net->device->ops;
-    size_t image_bytes = tensor_bytes(&sampler->pixels) / SAMPLER_BATCH;
+    CHECK(!sampler->drawing && count <= sampler->room, "%d of %d", count, sampler->room);
     for (int done = 0; done < count; done += SAMPLER_BATCH) {
         int now = count - done < SAMPLER_BATCH ? count - done : SAMPLER_BATCH;
         fill_latents(sampler, seeds + done, now);
         net_forward(net, NET_EVAL);
         ops->image.to_u8(net->device, net_output(net), &sampler->pixels);
-        ops->memory.download(net->device, sampler->staging, sampler->pixels.data,
-                             tensor_bytes(&sampler->pixels));
-        memcpy(pixels_host + (size_t)done * image_bytes, sampler->staging,
-               (size_t)now * image_bytes);
+        ops->queue.download_later(
+            net->device, sampler->host + (size_t)done * image_bytes(sampler),
+            sampler->pixels.data, (size_t)now * image_bytes(sampler));
     }
+    ops->queue.mark(net->device, 0);
+    sampler->drawing = count;
+}
+
+int sampler_is_done(const struct sampler *sampler)
+{
+    struct device *device = sampler->net.device;
+    return sampler->drawing && device->ops->queue.is_passed(device, 0);
+}
+
+enum status sampler_finish(struct sampler *sampler, uint8_t *pixels_host)
+{
+    struct device *device = sampler->net.device;
+    device->ops->queue.wait_mark(device, 0);
+    memcpy(pixels_host, sampler->host, (size_t)sampler->drawing * image_bytes(sampler));
+    sampler->drawing = 0;
+    return device_fault(device);
 }

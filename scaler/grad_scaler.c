@@ -3,18 +3,8 @@
  * step reads nothing back. */
 #include "scaler/grad_scaler.h"
 
-#include <string.h>
-
 #include "kernels/ops.h"
-
-struct grad_scaler_config grad_scaler_default_config(void)
-{
-    return (struct grad_scaler_config){.enabled = 1,
-                                       .init_scale = 65536.0,
-                                       .growth_factor = 2.0,
-                                       .backoff_factor = 0.5,
-                                       .growth_interval = 2000};
-}
+#include "scaler/scaler_allowed.h"
 
 const char *grad_scaler_call_text(enum grad_scaler_call call)
 {
@@ -74,11 +64,9 @@ enum status grad_scaler_create(struct grad_scaler *scaler, struct device *device
         return status;
     }
 
-    struct scaler_state state = {.growth_factor = config->growth_factor,
-                                 .backoff_factor = config->backoff_factor,
-                                 .growth_interval = config->growth_interval,
-                                 .scale = (float)config->init_scale,
-                                 .enabled = config->enabled};
+    struct scaler_state state = {.scale = (float)config->init_scale,
+                                 .growth_wait = config->growth_delay};
+    scaler_apply_config(&state, config);
     write_state(scaler, &state);
     return STATUS_OK;
 }
@@ -107,6 +95,11 @@ static void check_gradients(struct grad_scaler *scaler, const struct adam *adam)
         return;
     scaler->device->ops->optimizer.grads_check(scaler->device, net->grads,
                                                net->param_elements, scaler->state);
+    // Ranks of a group skip together.
+    _Static_assert(offsetof(struct scaler_state, found_inf_unscaled) ==
+                       offsetof(struct scaler_state, found_inf) + sizeof(float),
+                   "found_inf and found_inf_unscaled are neighbours");
+    scaler->device->ops->group.max_f32(scaler->device, &scaler->state->found_inf, 2);
     scaler->is_checked = 1;
 }
 
@@ -167,24 +160,39 @@ enum grad_scaler_call grad_scaler_update(struct grad_scaler *scaler)
     return CALL_OK;
 }
 
+static enum status check_new_scale(const struct grad_scaler *scaler, double new_scale)
+{
+    const struct grad_scaler_config *config = &scaler->config;
+    TRY(grad_scaler_check_scale(new_scale, scaler->name));
+    if ((float)new_scale < (float)config->min_scale)
+        return status_fail(STATUS_USAGE,
+                           "network %s: a scale of %.9g is below its minimum %.9g; give "
+                           "more, or lower the minimum first",
+                           scaler->name, new_scale, config->min_scale);
+    if (config->max_scale != 0.0 && (float)new_scale > (float)config->max_scale)
+        return status_fail(STATUS_USAGE,
+                           "network %s: a scale of %.9g is above its maximum %.9g; give "
+                           "less, or raise the maximum first",
+                           scaler->name, new_scale, config->max_scale);
+    return STATUS_OK;
+}
+
 enum status grad_scaler_set(struct grad_scaler *scaler, double new_scale)
 {
-    TRY(grad_scaler_check_scale(new_scale, scaler->name));
+    TRY(check_new_scale(scaler, new_scale));
     if (!scaler->config.enabled)
         return STATUS_OK;
 
     // A step taken or skipped in this iteration is counted; only the rule is replaced.
-    struct scaler_state before = grad_scaler_read(scaler);
-    struct scaler_state after = before;
+    struct scaler_state state = grad_scaler_read(scaler);
     struct step_record record = grad_scaler_record(scaler);
     if (scaler->stage == STAGE_STEPPED)
-        scaler_finish_step(&after, &record);
-    after.scale = record.scale_after = (float)new_scale;
-    after.growth_tracker = record.growth_tracker = before.growth_tracker;
-    after.growths = record.growths = before.growths;
-    after.backoffs = record.backoffs = before.backoffs;
-    after.found_inf = after.found_inf_unscaled = 0.0f;
-    write_state(scaler, &after);
+        scaler_count_step(&state, &record);
+    state.scale = (float)new_scale;
+    state.steps_since_rescale = state.overflows_since_rescale = 0;
+    record.at_floor = 0;
+    scaler_end_step(&state, &record);
+    write_state(scaler, &state);
     scaler->device->ops->memory.upload(scaler->device, scaler->record, &record,
                                        sizeof record);
     end_iteration(scaler);

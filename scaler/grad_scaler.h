@@ -13,7 +13,28 @@
  * finite gradient that the unscaling makes infinite also skips; a disabled scaler still
  * checks, so that no NaN reaches a weight; a tracker beyond a lowered interval grows.
  *
- * Source: torch/amp/grad_scaler.py (behaviour). */
+ * Rules beyond PyTorch's are off by default. With factors 2 and 0.5 the scale takes the
+ * same values as that of
+ *     PyTorch, Keras 3         the defaults (Keras begins at 2^15)
+ *     tf-keras, MindSpore      min_scale 1
+ *     apex amp                 max_scale 2^24
+ *     apex fp16_utils          min_scale 1, growth_interval 1000, init_scale 2^32
+ *     apex hysteresis          hysteresis N, REFILL_ON_STEP
+ *     Megatron-LM              hysteresis 2, min_scale 1, growth_interval 1000
+ *     DeepSpeed                the same, and in newer versions growth_delay 1; with its
+ *                              consecutive_hysteresis REFILL_ON_STEP
+ *     DeepSpeed, fused Adam    growth_delay 1, min_scale 1, growth_interval 1000
+ *     fairseq                  overflow_tolerance T, min_scale 2^-13
+ * Where DeepSpeed raises "already at minimum" and fairseq its FloatingPointError, the
+ * step's record says at_floor; what follows is the caller's decision. With other factors
+ * the last bit of a scale may differ from Megatron's, which rounds the factor to f32, and
+ * from those that keep the scale in f64.
+ *
+ * Source: torch/amp/grad_scaler.py (behaviour); apex/amp/scaler.py, apex
+ * fp16_utils/loss_scaler.py and csrc/update_scale_hysteresis.cu; megatron/core/optimizer/
+ * grad_scaler.py; deepspeed/runtime/fp16/loss_scaler.py and fused_optimizer.py; fairseq/
+ * optim/dynamic_loss_scaler.py; keras and tf_keras loss_scale_optimizer.py; mindspore
+ * nn/wrap/loss_scale.py. */
 #ifndef SCALER_GRAD_SCALER_H
 #define SCALER_GRAD_SCALER_H
 
@@ -29,9 +50,18 @@ struct grad_scaler_config {
     double growth_factor;    // > 1
     double backoff_factor;   // 0 < b < 1
     int64_t growth_interval; // >= 1
+
+    // Beyond PyTorch's; kernels/scaler_state.h has the formulas.
+    int is_static;         // the scale stays; steps are checked and skipped all the same
+    double min_scale;      // 0: none; else a normal f32, at most init_scale
+    double max_scale;      // 0: none; else a normal f32, at least init_scale
+    int hysteresis;        // >= 1: overflows that lower the scale once; 1: each one
+    int hysteresis_refill; // enum hysteresis_refill
+    double overflow_tolerance; // 0 <= t < 1; 0: every overflow backs off
+    int growth_delay;          // >= 0: good steps after an overflow that do not count
 };
 
-/* 65536, 2, 0.5, 2000: PyTorch's. */
+/* 65536, 2, 0.5, 2000, and nothing beyond: PyTorch's. */
 struct grad_scaler_config grad_scaler_default_config(void);
 
 /* STATUS_USAGE with setting, value and allowed range; `who` ("g", "d") is the network. */
@@ -64,6 +94,9 @@ struct grad_scaler {
     int is_checked;             // gradients were looked at since the last update
     struct scaler_state *state; // device
     struct step_record *record; // device; the last update's
+    // What the last load or change had to bring into the settings' limits, as a sentence;
+    // "" for nothing.
+    char note[256];
     struct arena arena;
 };
 
@@ -79,8 +112,18 @@ enum grad_scaler_call grad_scaler_update(struct grad_scaler *scaler);
 
 /* PyTorch's update(new_scale): sets the scale, leaves the tracker, drops the collected
  * checks, ends the iteration; nothing when disabled. Also allowed before the first
- * scale(). STATUS_USAGE where init_scale would be refused. Waits for the device. */
+ * scale(). STATUS_USAGE where init_scale would be refused, and beyond min_scale and
+ * max_scale. Waits for the device. */
 enum status grad_scaler_set(struct grad_scaler *scaler, double new_scale);
+
+/* Other settings from the next step on: a copy of scaler->config with some of them
+ * changed. Scale, tracker and counters stay; a scale beyond the new limits is brought to
+ * the nearer one, a tracker at or above the new interval to interval - 1, and `note`
+ * tells it. init_scale has no meaning any more and is not looked at; `enabled` cannot
+ * change (CHECK). STATUS_USAGE with setting, value and range, and nothing is changed. Only
+ * between iterations. Waits for the device. */
+enum status grad_scaler_change(struct grad_scaler *scaler,
+                               const struct grad_scaler_config *config);
 
 /* Host copies; they wait for the device (not for use inside a step). */
 struct scaler_state grad_scaler_read(const struct grad_scaler *scaler);
@@ -92,6 +135,8 @@ struct grad_scaler_saved {
     int64_t growth_interval, growth_tracker;
     int enabled;
     int64_t adam_t, updates, skipped, skipped_in_a_row, growths, backoffs;
+    // Of the rules beyond PyTorch's; all 0 in a checkpoint that does not have them.
+    int64_t hysteresis_used, growth_wait, steps_since_rescale, overflows_since_rescale;
 };
 /* Only between iterations (after update): CHECK aborts otherwise. */
 struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler);
@@ -99,8 +144,9 @@ struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler);
  * and one that a disabled scaler saved (it holds no scale) unless this one is disabled
  * too. Settings of `scaler->config` that differ from the saved ones are the caller's to
  * decide; load takes the saved scale and tracker and counters, and the CONFIG's factors.
- * A tracker at or above the config's interval becomes interval - 1. A disabled scaler
- * takes the counters only. Only between iterations. */
+ * A tracker at or above the config's interval becomes interval - 1, a scale beyond the
+ * config's limits the nearer one, and `note` tells it. A disabled scaler takes the
+ * counters only. Only between iterations. */
 enum status grad_scaler_load(struct grad_scaler *scaler,
                              const struct grad_scaler_saved *saved);
 

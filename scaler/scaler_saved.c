@@ -1,76 +1,6 @@
-/* scaler_saved.c - which values a scaler may have, and its state in a checkpoint.
- * PyTorch lets through values that ruin a run without a word (a scale of inf stays inf, a
- * backoff of 0 makes it 0 for ever); here the setting, or the saved state, is refused. */
-#include <float.h>
-#include <inttypes.h>
-
+/* scaler_saved.c - a scaler's state in a checkpoint, and which of them are refused. */
 #include "kernels/ops.h"
-#include "scaler/grad_scaler.h"
-
-// What is allowed, told in one place for flags and for saved states. Subnormal scales are
-// refused because 1/scale soon overflows there, and with it every unscaled gradient.
-#define ALLOWED_SCALE "a finite f32 from 1.17549435e-38 (2^-126) to 3.40282347e+38"
-#define ALLOWED_GROWTH "a finite number above 1"
-#define ALLOWED_BACKOFF "a number above 0 and below 1"
-#define ALLOWED_INTERVAL "a whole number from 1 to 2147483647"
-
-// Comparisons are false for NaN, which is how these refuse it.
-static int scale_is_allowed(double scale)
-{
-    float rounded = (float)scale;
-    return rounded >= FLT_MIN && rounded <= FLT_MAX;
-}
-
-static int growth_is_allowed(double growth_factor)
-{
-    return growth_factor > 1.0 && growth_factor <= DBL_MAX;
-}
-
-static int backoff_is_allowed(double backoff_factor)
-{
-    return backoff_factor > 0.0 && backoff_factor < 1.0;
-}
-
-// The growth tracker is an int32: it must be able to reach the interval.
-static int interval_is_allowed(int64_t growth_interval)
-{
-    return growth_interval >= 1 && growth_interval <= INT32_MAX;
-}
-
-/* ---- settings -------------------------------------------------------------------- */
-
-static enum status refuse_setting(const char *who, const char *setting, double value,
-                                  const char *allowed)
-{
-    return status_fail(STATUS_USAGE, "--%s-%s: %.9g is not allowed; give %s", who,
-                       setting, value, allowed);
-}
-
-enum status grad_scaler_check_scale(double scale, const char *who)
-{
-    if (!scale_is_allowed(scale))
-        return refuse_setting(who, "init-scale", scale, ALLOWED_SCALE);
-    return STATUS_OK;
-}
-
-enum status grad_scaler_check_config(const struct grad_scaler_config *config,
-                                     const char *who)
-{
-    TRY(grad_scaler_check_scale(config->init_scale, who));
-    if (!growth_is_allowed(config->growth_factor))
-        return refuse_setting(who, "growth-factor", config->growth_factor,
-                              ALLOWED_GROWTH);
-    if (!backoff_is_allowed(config->backoff_factor))
-        return refuse_setting(who, "backoff-factor", config->backoff_factor,
-                              ALLOWED_BACKOFF);
-    if (!interval_is_allowed(config->growth_interval))
-        return status_fail(STATUS_USAGE,
-                           "--%s-growth-interval: %" PRId64 " is not allowed; give %s",
-                           who, config->growth_interval, ALLOWED_INTERVAL);
-    return STATUS_OK;
-}
-
-/* ---- saved states ---------------------------------------------------------------- */
+#include "scaler/scaler_allowed.h"
 
 struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler)
 {
@@ -90,6 +20,10 @@ struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler)
         .skipped_in_a_row = state.skipped_in_a_row,
         .growths = state.growths,
         .backoffs = state.backoffs,
+        .hysteresis_used = state.hysteresis_used,
+        .growth_wait = state.growth_wait,
+        .steps_since_rescale = state.steps_since_rescale,
+        .overflows_since_rescale = state.overflows_since_rescale,
     };
 }
 
@@ -110,9 +44,14 @@ static enum status check_saved_counters(const struct grad_scaler_saved *saved,
         const char *key;
         int64_t value;
     } counters[] = {
-        {"adam_t", saved->adam_t},   {"updates", saved->updates},
-        {"skipped", saved->skipped}, {"skipped_in_a_row", saved->skipped_in_a_row},
-        {"growths", saved->growths}, {"backoffs", saved->backoffs},
+        {"adam_t", saved->adam_t},
+        {"updates", saved->updates},
+        {"skipped", saved->skipped},
+        {"skipped_in_a_row", saved->skipped_in_a_row},
+        {"growths", saved->growths},
+        {"backoffs", saved->backoffs},
+        {"steps_since_rescale", saved->steps_since_rescale},
+        {"overflows_since_rescale", saved->overflows_since_rescale},
     };
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         if (counters[i].value < 0)
@@ -134,10 +73,36 @@ static enum status check_saved_scale(const struct grad_scaler_saved *saved,
     if (!interval_is_allowed(saved->growth_interval))
         return refuse_saved(who, "growth_interval", (double)saved->growth_interval,
                             ALLOWED_INTERVAL);
-    if (saved->growth_tracker < 0 || saved->growth_tracker > INT32_MAX)
-        return refuse_saved(who, "_growth_tracker", (double)saved->growth_tracker,
-                            "a whole number from 0 to 2147483647");
     return STATUS_OK;
+}
+
+// What the device keeps in an int32.
+static enum status check_saved_trackers(const struct grad_scaler_saved *saved,
+                                        const char *who)
+{
+    const struct {
+        const char *key;
+        int64_t value;
+    } trackers[] = {
+        {"_growth_tracker", saved->growth_tracker},
+        {"hysteresis_used", saved->hysteresis_used},
+        {"growth_wait", saved->growth_wait},
+    };
+    for (size_t i = 0; i < sizeof trackers / sizeof *trackers; i++)
+        if (trackers[i].value < 0 || trackers[i].value > INT32_MAX)
+            return refuse_saved(who, trackers[i].key, (double)trackers[i].value,
+                                "a whole number from 0 to 2147483647");
+    return STATUS_OK;
+}
+
+static void take_scale(struct scaler_state *state, const struct grad_scaler_saved *saved)
+{
+    state->scale = (float)saved->scale;
+    state->growth_tracker = (int32_t)saved->growth_tracker;
+    state->hysteresis_used = (int32_t)saved->hysteresis_used;
+    state->growth_wait = (int32_t)saved->growth_wait;
+    state->steps_since_rescale = saved->steps_since_rescale;
+    state->overflows_since_rescale = saved->overflows_since_rescale;
 }
 
 enum status grad_scaler_load(struct grad_scaler *scaler,
@@ -155,11 +120,8 @@ enum status grad_scaler_load(struct grad_scaler *scaler,
                 "is no scale to continue from; resume with --scaler off",
                 scaler->name);
         TRY(check_saved_scale(saved, scaler->name));
-        state.scale = (float)saved->scale;
-        // An interval set below the tracker grows at the next good step.
-        int64_t last = scaler->config.growth_interval - 1;
-        state.growth_tracker =
-            (int32_t)(saved->growth_tracker < last ? saved->growth_tracker : last);
+        TRY(check_saved_trackers(saved, scaler->name));
+        take_scale(&state, saved);
     }
     state.adam_t = saved->adam_t;
     state.updates = saved->updates;
@@ -167,6 +129,7 @@ enum status grad_scaler_load(struct grad_scaler *scaler,
     state.skipped_in_a_row = saved->skipped_in_a_row;
     state.growths = saved->growths;
     state.backoffs = saved->backoffs;
+    scaler_fit_state(scaler, &state);
     scaler->device->ops->memory.upload(scaler->device, scaler->state, &state,
                                        sizeof state);
     return STATUS_OK;

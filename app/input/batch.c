@@ -5,23 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/philox.h"
+#include "kernels/ops.h"
 
-enum { BUFFERS = 2 };
+enum { AHEAD = 2 }; // batches that are ready beside those in the caller's hands
 
 struct batch_stream {
     const struct dataset *dataset;
-    size_t size, image_bytes;
-    uint64_t seed, next_image; // the thread's: the first image of the batch to fill
-    uint32_t *order;           // [dataset->count], of epoch `order_epoch`
+    struct device *device;
+    struct batch_options options;
+    size_t image_bytes;
+    uint64_t next_image; // the thread's: the first image of the batch to fill
+    uint32_t *order;     // [dataset->count], of epoch `order_epoch`
     uint64_t order_epoch;
-    uint8_t *buffers[BUFFERS];
+    uint8_t **buffers;
+    uint64_t buffer_count;
 
     pthread_t thread;
     pthread_mutex_t mutex; // guards what follows
     pthread_cond_t changed;
-    uint64_t filled, returned; // batches so far; batch b lies in buffer b % BUFFERS
-    int is_lent;               // batch `returned` is in the caller's hands
+    uint64_t filled, returned; // batches so far; batch b lies in buffer b % buffer_count
+    uint64_t lent;             // of those from `returned` on, in the caller's hands
     int is_closing;
 };
 
@@ -55,21 +58,23 @@ size_t batch_index(const struct dataset *dataset, uint64_t seed, uint64_t image)
     return index;
 }
 
-/* Copies the next `size` images; the order is remade where an epoch begins. */
+/* Copies the rows of the next batch; the order is remade where an epoch begins. */
 static void fill(struct batch_stream *stream, uint8_t *buffer)
 {
+    const struct batch_options *options = &stream->options;
     size_t count = stream->dataset->count;
-    for (size_t i = 0; i < stream->size; i++) {
-        uint64_t image = stream->next_image++;
+    for (size_t i = 0; i < (size_t)options->rows; i++) {
+        uint64_t image = stream->next_image + (uint64_t)options->first_row + i;
         if (image / count != stream->order_epoch) {
             stream->order_epoch = image / count;
-            shuffle(stream->order, count, stream->seed, stream->order_epoch);
+            shuffle(stream->order, count, options->seed, stream->order_epoch);
         }
         size_t index = stream->order[image % count];
         memcpy(buffer + i * stream->image_bytes,
                stream->dataset->pixels + index * stream->image_bytes,
                stream->image_bytes);
     }
+    stream->next_image += (uint64_t)options->size;
 }
 
 /* Keeps the buffers full. A buffer that the caller holds counts as taken. */
@@ -78,11 +83,12 @@ static void *prefetch(void *argument)
     struct batch_stream *stream = argument;
     pthread_mutex_lock(&stream->mutex);
     for (;;) {
-        while (!stream->is_closing && stream->filled - stream->returned == BUFFERS)
+        while (!stream->is_closing &&
+               stream->filled - stream->returned == stream->buffer_count)
             pthread_cond_wait(&stream->changed, &stream->mutex);
         if (stream->is_closing)
             break;
-        uint8_t *buffer = stream->buffers[stream->filled % BUFFERS];
+        uint8_t *buffer = stream->buffers[stream->filled % stream->buffer_count];
         pthread_mutex_unlock(&stream->mutex);
         fill(stream, buffer);
         pthread_mutex_lock(&stream->mutex);
@@ -106,26 +112,37 @@ static int start_thread(struct batch_stream *stream)
 
 static void release(struct batch_stream *stream)
 {
-    for (int i = 0; i < BUFFERS; i++)
-        free(stream->buffers[i]);
+    for (uint64_t i = 0; stream->buffers && i < stream->buffer_count; i++)
+        if (stream->buffers[i])
+            stream->device->ops->memory.release_host(stream->device, stream->buffers[i]);
+    free(stream->buffers);
     free(stream->order);
     free(stream);
 }
 
+static int allot_buffers(struct batch_stream *stream)
+{
+    const struct batch_options *options = &stream->options;
+    stream->buffer_count = (uint64_t)options->kept + AHEAD;
+    stream->order = malloc(stream->dataset->count * sizeof *stream->order);
+    stream->buffers = calloc(stream->buffer_count, sizeof *stream->buffers);
+    int is_complete = stream->order && stream->buffers;
+    for (uint64_t i = 0; is_complete && i < stream->buffer_count; i++) {
+        stream->buffers[i] = stream->device->ops->memory.allot_host(
+            stream->device, (size_t)options->rows * stream->image_bytes);
+        is_complete = stream->buffers[i] != NULL;
+    }
+    return is_complete;
+}
+
 static enum status prepare(struct batch_stream *stream)
 {
+    if (!allot_buffers(stream))
+        return status_fail(STATUS_FAILED, "no memory for batches of %d images",
+                           stream->options.rows);
     size_t count = stream->dataset->count;
-    stream->order = malloc(count * sizeof *stream->order);
-    int is_complete = stream->order != NULL;
-    for (int i = 0; i < BUFFERS; i++) {
-        stream->buffers[i] = malloc(stream->size * stream->image_bytes);
-        is_complete = is_complete && stream->buffers[i];
-    }
-    if (!is_complete)
-        return status_fail(STATUS_FAILED, "no memory for batches of %zu images",
-                           stream->size);
     stream->order_epoch = stream->next_image / count;
-    shuffle(stream->order, count, stream->seed, stream->order_epoch);
+    shuffle(stream->order, count, stream->options.seed, stream->order_epoch);
 
     pthread_mutex_init(&stream->mutex, NULL);
     pthread_cond_init(&stream->changed, NULL);
@@ -138,10 +155,11 @@ static enum status prepare(struct batch_stream *stream)
                        strerror(error));
 }
 
-enum status batch_open(const struct dataset *dataset, int size, uint64_t seed,
-                       uint64_t first_image, struct batch_stream **stream)
+enum status batch_open(const struct dataset *dataset, struct device *device,
+                       const struct batch_options *options, struct batch_stream **stream)
 {
-    CHECK(size > 0, "batch of %d", size);
+    int size = options->size;
+    CHECK(size > 0 && options->rows > 0 && options->kept > 0, "batch of %d", size);
     CHECK(dataset->count <= UINT32_MAX, "%zu images", dataset->count);
     *stream = NULL;
     if (dataset->count < 2) // batch norm refuses a batch of 1, so that is no advice
@@ -158,11 +176,11 @@ enum status batch_open(const struct dataset *dataset, int size, uint64_t seed,
     if (!opened)
         return status_fail(STATUS_FAILED, "no memory for batches of %d images", size);
     opened->dataset = dataset;
-    opened->size = (size_t)size;
+    opened->device = device;
+    opened->options = *options;
     opened->image_bytes = (size_t)dataset->resolution * (size_t)dataset->resolution *
                           (size_t)dataset->channels;
-    opened->seed = seed;
-    opened->next_image = first_image;
+    opened->next_image = options->first_image;
     enum status status = prepare(opened);
     if (status != STATUS_OK) {
         release(opened);
@@ -189,14 +207,15 @@ void batch_close(struct batch_stream *stream)
 const uint8_t *batch_next(struct batch_stream *stream)
 {
     pthread_mutex_lock(&stream->mutex);
-    if (stream->is_lent) {
+    if (stream->lent == (uint64_t)stream->options.kept) {
         stream->returned++;
+        stream->lent--;
         pthread_cond_broadcast(&stream->changed);
     }
-    while (stream->filled == stream->returned)
+    while (stream->filled == stream->returned + stream->lent)
         pthread_cond_wait(&stream->changed, &stream->mutex);
-    stream->is_lent = 1;
-    const uint8_t *batch = stream->buffers[stream->returned % BUFFERS];
+    uint64_t next = stream->returned + stream->lent++;
+    const uint8_t *batch = stream->buffers[next % stream->buffer_count];
     pthread_mutex_unlock(&stream->mutex);
     return batch;
 }

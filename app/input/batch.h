@@ -1,6 +1,7 @@
 /* batch.h - real images, shuffled and ready for the discriminator.
  * Flow:  dataset -> [batch] -> device -> discriminator.
- * Owns:  a prefetch thread and its buffers.  Borrows: the dataset, until batch_close().
+ * Owns:  a prefetch thread and its buffers.  Borrows: the dataset and the device, until
+ *        batch_close().
  *
  * The order is a function of (seed, epoch): a Philox-keyed Fisher-Yates shuffle of each
  * epoch. Images are numbered from 0 over the whole run; image k of the run is element
@@ -10,17 +11,25 @@
 #define APP_INPUT_BATCH_H
 
 #include "app/input/dataset.h"
+#include "kernels/device.h"
 
 struct batch_stream;
 
-/* Batches of `size` from image number `first_image` on. STATUS_DATA when the data set has
- * fewer images than one batch, with both numbers. */
-enum status batch_open(const struct dataset *dataset, int size, uint64_t seed,
-                       uint64_t first_image, struct batch_stream **stream);
+struct batch_options {
+    int size;            // of the whole batch, over all devices
+    int first_row, rows; // the share of it that is wanted here
+    int kept;            // a batch stays valid for this many further calls, from 1
+    uint64_t seed;
+    uint64_t first_image; // of the run, with which to begin
+};
+
+/* STATUS_DATA when the data set has fewer images than one batch, with both numbers. The
+ * buffers are host memory of `device` (memory.allot_host). */
+enum status batch_open(const struct dataset *dataset, struct device *device,
+                       const struct batch_options *options, struct batch_stream **stream);
 void batch_close(struct batch_stream *stream);
 
-/* The next [size, H, W, C] u8, valid until the next call. Waits for the prefetch thread.
- */
+/* The next [rows, H, W, C] u8. Waits for the prefetch thread. */
 const uint8_t *batch_next(struct batch_stream *stream);
 
 /* Index in the data set of image number `image` of a run (what batch_next() delivers). */

@@ -229,6 +229,21 @@ static struct shape weight_shape(const struct conv_desc *d)
     return (struct shape){d->y.c, d->kernel, d->kernel, d->x.c};
 }
 
+/* A sum is stored before the gradient of an activation multiplies it; the contract allows
+ * that, and the passes need not know of it. Returns the epilogue that remains for them. */
+static const struct conv_epilogue *without_undo(const struct conv_epilogue *epilogue)
+{
+    return epilogue && epilogue->undo ? NULL : epilogue;
+}
+
+static void finish_undo(struct device *device, const struct conv_epilogue *epilogue,
+                        struct tensor *out)
+{
+    if (epilogue && epilogue->undo)
+        device->ops->pointwise.act_backward(device, out, epilogue->undo,
+                                            epilogue->activation, epilogue->slope, out);
+}
+
 static void cpu_forward(struct device *device, struct conv_plan *plan,
                         const struct tensor *x, const struct tensor *w,
                         const struct conv_epilogue *epilogue, struct tensor *y)
@@ -237,7 +252,8 @@ static void cpu_forward(struct device *device, struct conv_plan *plan,
     check_operand("x", x, d->x);
     check_operand("w", w, weight_shape(d));
     check_operand("y", y, d->y);
-    product_run(&plan->forward, device, x, w, epilogue, y);
+    product_run(&plan->forward, device, x, w, without_undo(epilogue), y);
+    finish_undo(device, epilogue, y);
 }
 
 static void cpu_dgrad(struct device *device, struct conv_plan *plan,
@@ -249,9 +265,10 @@ static void cpu_dgrad(struct device *device, struct conv_plan *plan,
     check_operand("w", w, weight_shape(d));
     check_operand("dx", dx, d->x);
     if (plan->is_folded)
-        fold_run(&plan->fold, device, dy, w, epilogue, dx);
+        fold_run(&plan->fold, device, dy, w, without_undo(epilogue), dx);
     else
-        product_run(&plan->dgrad, device, dy, w, epilogue, dx);
+        product_run(&plan->dgrad, device, dy, w, without_undo(epilogue), dx);
+    finish_undo(device, epilogue, dx);
 }
 
 static void cpu_wgrad(struct device *device, struct conv_plan *plan,

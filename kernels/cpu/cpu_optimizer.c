@@ -29,6 +29,7 @@ struct flat_job {
     float factor;
     unsigned found; // or-ed by every task
     struct adam_sweep adam;
+    int is_skipped; // of Adam: only the average moves
 };
 
 static void check_task(void *job_pointer, size_t task, int thread)
@@ -80,15 +81,21 @@ static void adam_task(void *job_pointer, size_t task, int thread)
     struct flat_job *job = job_pointer;
     struct piece piece = piece_of(job->n, task);
     struct adam_sweep sweep = job->adam;
+    const struct adam_args *args = sweep.args;
     sweep.first = piece.first;
     sweep.count = piece.count;
-    job->isa->adam(&sweep);
+    if (!job->is_skipped)
+        job->isa->adam(&sweep);
+    if (args->ema) // while this piece of the weights is in the cache
+        job->isa->ema(args->ema + piece.first, args->params + piece.first, piece.count,
+                      *args->ema_decay);
 }
 
 static void cpu_adam_step(struct device *device, const struct adam_args *args,
                           int is_unscaled, struct scaler_state *state)
 {
-    if (scaler_must_skip(state))
+    int is_skipped = scaler_must_skip(state);
+    if (is_skipped && !args->ema)
         return;
     double t = (double)(state->adam_t + 1);
     double correction1 = 1.0 - pow((double)args->beta1, t);
@@ -96,33 +103,14 @@ static void cpu_adam_step(struct device *device, const struct adam_args *args,
     struct flat_job job = {
         .isa = cpu_backend(device)->isa,
         .n = args->n,
+        .is_skipped = is_skipped,
         .adam = {.args = args,
                  .inverse_scale = is_unscaled ? 1.0f : scaler_inverse(state),
                  .step_size = (float)((double)args->lr / correction1),
                  .root_v_scale = (float)sqrt(correction2)},
     };
     cpu_parallel(device, pieces(args->n), adam_task, &job);
-    state->adam_t += 1;
-}
-
-static void ema_task(void *job_pointer, size_t task, int thread)
-{
-    (void)thread;
-    struct flat_job *job = job_pointer;
-    struct piece piece = piece_of(job->n, task);
-    job->isa->ema(job->to + piece.first, job->from + piece.first, piece.count,
-                  job->factor);
-}
-
-static void cpu_ema_update(struct device *device, float *ema, const float *params,
-                           size_t n, const float *decay)
-{
-    struct flat_job job = {.isa = cpu_backend(device)->isa,
-                           .to = ema,
-                           .from = params,
-                           .n = n,
-                           .factor = *decay};
-    cpu_parallel(device, pieces(n), ema_task, &job);
+    state->adam_t += !is_skipped;
 }
 
 struct copy_job {
@@ -158,6 +146,5 @@ void cpu_fill_optimizer(struct optimizer_ops *ops)
     ops->grads_check = cpu_grads_check;
     ops->grads_unscale = cpu_grads_unscale;
     ops->adam_step = cpu_adam_step;
-    ops->ema_update = cpu_ema_update;
     ops->half_copy = cpu_half_copy;
 }

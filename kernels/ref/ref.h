@@ -36,6 +36,9 @@ void ref_fill_pointwise(struct pointwise_ops *ops);
 void ref_fill_image(struct image_ops *ops);
 void ref_fill_loss(struct loss_ops *ops);
 void ref_fill_optimizer(struct optimizer_ops *ops);
+void ref_fill_queue(struct queue_ops *ops);
+void ref_fill_group(struct group_ops *ops);
+void ref_fill_survey(struct survey_ops *ops);
 
 /* act(z). NaN stays NaN in every kind; ReLU is 0 at -inf. */
 static inline float ref_activate(float z, enum activation activation, float slope)

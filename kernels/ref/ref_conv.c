@@ -129,6 +129,13 @@ static void unpack(const char *what, const struct tensor *t, struct shape shape,
             *to++ = element_load(t->data, dtype, ref_place(t, row, c));
 }
 
+/* sum * act'(undo), at one element. */
+static float undone(const struct conv_epilogue *e, float sum, size_t row, int c)
+{
+    float y = element_load(e->undo->data, e->undo->dtype, ref_place(e->undo, row, c));
+    return sum * ref_activation_slope(y, y, e->activation, e->slope);
+}
+
 /* Bias, activation, store, and the channels' sums, over sums[rows][channels]. */
 static void finish(const struct conv_desc *d, const struct conv_epilogue *epilogue,
                    const float *sums, struct tensor *out)
@@ -138,6 +145,9 @@ static void finish(const struct conv_desc *d, const struct conv_epilogue *epilog
     CHECK(out->dtype == d->dtype || out->dtype == d->out_dtype,
           "out is %s, the plan's %s", dtype_name(out->dtype), dtype_name(d->out_dtype));
     CHECK(!e->sum == !e->sumsq, "sum and sumsq come both or not at all");
+    CHECK(!e->undo || (!e->bias && !e->sum), "a gradient has neither bias nor sums");
+    if (e->undo)
+        ref_check_shapes("conv undo", e->undo, out);
     int channels = out->shape.c;
     for (int c = 0; c < channels; c++) {
         double sum = 0.0, sumsq = 0.0;
@@ -145,8 +155,9 @@ static void finish(const struct conv_desc *d, const struct conv_epilogue *epilog
             float z = sums[row * (size_t)channels + (size_t)c];
             if (e->bias)
                 z += e->bias[c];
-            float value =
-                round_to_dtype(ref_activate(z, e->activation, e->slope), out->dtype);
+            float value = round_to_dtype(
+                e->undo ? undone(e, z, row, c) : ref_activate(z, e->activation, e->slope),
+                out->dtype);
             element_store(out->data, out->dtype, ref_place(out, row, c), value);
             sum += (double)value;
             sumsq += (double)value * (double)value;

@@ -27,7 +27,7 @@ static void bce_logits(struct device *device, const struct tensor *logits, float
     // The scale meets the f32 seed; only the product is rounded to the seed's dtype.
     float factor = (float)((double)scaler_scale(state) * (double)weight / (double)count);
 
-    struct loss_sums total = {.count = count, .is_finite = 1};
+    struct loss_sums total = {.count = count};
     for (int n = 0; n < count; n++) {
         float x = ((const float *)logits->data)[ref_place(logits, (size_t)n, 0)];
         float loss = bce_loss(x, target);
@@ -38,7 +38,7 @@ static void bce_logits(struct device *device, const struct tensor *logits, float
         total.score += (double)x;
         total.score_sq += (double)x * (double)x;
         total.sign += x > 0.0f ? 1.0 : x < 0.0f ? -1.0 : 0.0;
-        total.is_finite &= is_finite_f32(x);
+        total.nonfinite += is_finite_f32(x) ? 0.0 : 1.0;
     }
     *sums = total;
     ref_clear_padding(seed);

@@ -48,6 +48,12 @@ static void ref_wait(struct device *device)
     (void)device; // every op has ended when it returns
 }
 
+static size_t ref_available(struct device *device)
+{
+    (void)device;
+    return (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 void ref_fill_memory(struct memory_ops *ops)
 {
     *ops = (struct memory_ops){
@@ -58,6 +64,9 @@ void ref_fill_memory(struct memory_ops *ops)
         .upload = ref_copy,
         .download = ref_copy,
         .wait = ref_wait,
+        .available = ref_available,
+        .allot_host = ref_allot,
+        .release_host = ref_release,
     };
 }
 
@@ -95,6 +104,9 @@ void ref_fill_ops(struct ops *ops)
     ref_fill_image(&ops->image);
     ref_fill_loss(&ops->loss);
     ref_fill_optimizer(&ops->optimizer);
+    ref_fill_queue(&ops->queue);
+    ref_fill_group(&ops->group);
+    ref_fill_survey(&ops->survey);
 }
 
 enum status ref_open(struct device *device)

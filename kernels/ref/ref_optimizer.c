@@ -24,12 +24,9 @@ static void grads_unscale(struct device *device, float *grads, size_t n,
         grads[i] *= inverse;
 }
 
-static void adam_step(struct device *device, const struct adam_args *args,
-                      int is_unscaled, struct scaler_state *state)
+static void take_step(const struct adam_args *args, int is_unscaled,
+                      struct scaler_state *state)
 {
-    (void)device;
-    if (scaler_must_skip(state))
-        return;
     int64_t t = state->adam_t + 1;
     float inverse = is_unscaled ? 1.0f : scaler_inverse(state);
     double correction1 = 1.0 - pow((double)args->beta1, (double)t);
@@ -52,20 +49,28 @@ static void adam_step(struct device *device, const struct adam_args *args,
     state->adam_t = t;
 }
 
+static void move_average(const struct adam_args *args)
+{
+    float decay = *args->ema_decay, rest = 1.0f - decay;
+    for (size_t i = 0; i < args->n; i++)
+        args->ema[i] = args->ema[i] * decay + args->params[i] * rest;
+}
+
+static void adam_step(struct device *device, const struct adam_args *args,
+                      int is_unscaled, struct scaler_state *state)
+{
+    (void)device;
+    if (!scaler_must_skip(state))
+        take_step(args, is_unscaled, state);
+    if (args->ema)
+        move_average(args);
+}
+
 static void scaler_update(struct device *device, struct scaler_state *state,
                           struct step_record *record)
 {
     (void)device;
     scaler_finish_step(state, record);
-}
-
-static void ema_update(struct device *device, float *ema, const float *params, size_t n,
-                       const float *decay)
-{
-    (void)device;
-    float rest = 1.0f - *decay;
-    for (size_t i = 0; i < n; i++)
-        ema[i] = ema[i] * *decay + params[i] * rest;
 }
 
 static void half_copy(struct device *device, const float *params, void *half,
@@ -83,7 +88,6 @@ void ref_fill_optimizer(struct optimizer_ops *ops)
         .grads_unscale = grads_unscale,
         .adam_step = adam_step,
         .scaler_update = scaler_update,
-        .ema_update = ema_update,
         .half_copy = half_copy,
     };
 }

@@ -8,6 +8,21 @@
 
 enum { COUNT = 23, CHANNELS = 2 };
 
+static struct device *device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    return device_open("ref", 1, &device) != STATUS_OK;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    device_close(device);
+    return 0;
+}
+
 /* Images of one pixel: the index and its complement. */
 static struct dataset numbered(void)
 {
@@ -28,7 +43,9 @@ static struct batch_stream *opened(const struct dataset *dataset, int size, uint
                                    uint64_t first)
 {
     struct batch_stream *stream;
-    assert_int_equal(batch_open(dataset, size, seed, first, &stream), STATUS_OK);
+    struct batch_options options = {
+        .size = size, .rows = size, .kept = 1, .seed = seed, .first_image = first};
+    assert_int_equal(batch_open(dataset, device, &options, &stream), STATUS_OK);
     return stream;
 }
 
@@ -145,6 +162,47 @@ static void test_a_lent_batch_is_not_overwritten_before_the_next_call(void **sta
     batch_close(stream);
 }
 
+static void test_as_many_batches_as_are_kept_stay_valid(void **state)
+{
+    (void)state;
+    struct dataset dataset = numbered();
+    enum { SIZE = 4, KEPT = 3, CALLS = 20 };
+    const struct batch_options options = {
+        .size = SIZE, .rows = SIZE, .kept = KEPT, .seed = 9};
+    struct batch_stream *stream;
+    assert_int_equal(batch_open(&dataset, device, &options, &stream), STATUS_OK);
+    const uint8_t *lent[CALLS];
+    for (int call = 0; call < CALLS; call++) {
+        lent[call] = batch_next(stream);
+        for (int back = 0; back < KEPT && back <= call; back++)
+            for (int i = 0; i < SIZE; i++)
+                assert_int_equal(
+                    lent[call - back][CHANNELS * i],
+                    batch_index(&dataset, 9, (uint64_t)((call - back) * SIZE + i)));
+    }
+    batch_close(stream);
+}
+
+static void test_shares_of_a_batch_make_the_whole_batch(void **state)
+{
+    (void)state;
+    struct dataset dataset = numbered();
+    enum { SIZE = 6, SHARE = 2, BATCHES = 9 };
+    for (int first = 0; first < SIZE; first += SHARE) {
+        const struct batch_options options = {
+            .size = SIZE, .first_row = first, .rows = SHARE, .kept = 1, .seed = 3};
+        struct batch_stream *stream;
+        assert_int_equal(batch_open(&dataset, device, &options, &stream), STATUS_OK);
+        int indices[SHARE * BATCHES];
+        deliver(stream, SHARE, BATCHES, indices);
+        for (int k = 0; k < SHARE * BATCHES; k++)
+            assert_int_equal(indices[k], batch_index(&dataset, 3,
+                                                     (uint64_t)(k / SHARE * SIZE + first +
+                                                                k % SHARE)));
+        batch_close(stream);
+    }
+}
+
 static void test_a_batch_of_all_images_is_possible(void **state)
 {
     (void)state;
@@ -162,7 +220,9 @@ static void test_fewer_images_than_a_batch_are_refused_with_both_numbers(void **
     (void)state;
     struct dataset dataset = numbered();
     struct batch_stream *stream;
-    assert_int_equal(batch_open(&dataset, COUNT + 1, 5, 0, &stream), STATUS_DATA);
+    const struct batch_options options = {
+        .size = COUNT + 1, .rows = COUNT + 1, .kept = 1, .seed = 5};
+    assert_int_equal(batch_open(&dataset, device, &options, &stream), STATUS_DATA);
     assert_null(stream);
     assert_string_equal(status_message(),
                         "numbers: 23 images, fewer than one batch of 24; give at most "
@@ -192,9 +252,11 @@ int main(void)
         cmocka_unit_test(test_a_run_resumed_at_image_k_sees_what_the_whole_run_saw),
         cmocka_unit_test(test_the_order_is_the_same_in_every_release),
         cmocka_unit_test(test_a_lent_batch_is_not_overwritten_before_the_next_call),
+        cmocka_unit_test(test_as_many_batches_as_are_kept_stay_valid),
+        cmocka_unit_test(test_shares_of_a_batch_make_the_whole_batch),
         cmocka_unit_test(test_a_batch_of_all_images_is_possible),
         cmocka_unit_test(test_fewer_images_than_a_batch_are_refused_with_both_numbers),
         cmocka_unit_test(test_a_stream_may_be_closed_at_any_moment),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -119,7 +119,7 @@ static void test_wrong_use_is_code_2_and_names_what_was_wrong(void **state)
 static void test_absent_things_have_their_codes(void **state)
 {
     (void)state;
-    expect(3, "CUDA", "train --data builtin:shapes --device cuda:0 --out OUT/none");
+    expect(3, "cuda:99", "train --data builtin:shapes --device cuda:99 --out OUT/none");
     expect(3, "DISPLAY", "train " SMALL_RUN " --preview window --out OUT/none2");
     expect(4, "OUT/nothing" + 4, "train --data OUT/nothing --out OUT/none");
     expect(4, "images", "train " SMALL_RUN " --batch 8192 --out OUT/none");

@@ -68,6 +68,11 @@ static void test_defaults_are_those_of_dcgan_at_64_pixels(void **state)
         assert_true(network.lr == 2e-4 && network.beta1 == 0.5 && network.beta2 == 0.999);
         assert_true(network.init_scale == 65536.0 && network.growth_factor == 2.0);
         assert_true(network.backoff_factor == 0.5 && network.growth_interval == 2000);
+        // Nothing beyond PyTorch's rule.
+        assert_true(network.min_scale == 0.0 && network.max_scale == 0.0);
+        assert_true(network.hysteresis == 1 && network.overflow_tolerance == 0.0);
+        assert_true(network.hysteresis_refill == REFILL_ON_GROWTH);
+        assert_int_equal(network.growth_delay, 0);
     }
 }
 
@@ -127,10 +132,71 @@ static void test_a_loss_scaler_takes_all_that_the_table_allows(void **state)
             .growth_factor = end_of("g_growth_factor", ends >> 1 & 1),
             .backoff_factor = end_of("g_backoff_factor", ends >> 2 & 1),
             .growth_interval = (int64_t)end_of("g_growth_interval", ends >> 3 & 1),
+            .hysteresis = 1,
         };
         if (grad_scaler_check_config(&scaler, "g") != STATUS_OK)
             fail_msg("%s", status_message());
     }
+}
+
+static void
+test_a_loss_scaler_takes_all_that_the_table_allows_beyond_pytorch(void **state)
+{
+    (void)state;
+    for (int ends = 0; ends < 32; ends++) {
+        struct grad_scaler_config scaler = grad_scaler_default_config();
+        scaler.min_scale = end_of("g_min_scale", ends & 1);
+        scaler.max_scale = end_of("g_max_scale", (ends >> 1 & 1) | (ends & 1));
+        scaler.init_scale = end_of("g_init_scale", ends & 1);
+        if (ends >> 2 & 1)
+            scaler.hysteresis = (int)end_of("g_hysteresis", ends >> 3 & 1);
+        else
+            scaler.overflow_tolerance = end_of("g_overflow_tolerance", ends >> 3 & 1);
+        scaler.growth_delay = (int)end_of("g_growth_delay", ends >> 4 & 1);
+        if (grad_scaler_check_config(&scaler, "g") != STATUS_OK)
+            fail_msg("%s", status_message());
+    }
+}
+
+static void test_each_networks_scaler_has_its_own_rule(void **state)
+{
+    (void)state;
+    struct config config = parsed(
+        "photos --g-init-scale 512 --g-min-scale 1 --g-max-scale 1024 --g-hysteresis 2 "
+        "--g-hysteresis-refill step --d-overflow-tolerance 0.25 --d-growth-delay 1");
+    assert_int_equal(config_check(&config), STATUS_OK);
+    struct grad_scaler_config g = config_scaler(&config, &config.g);
+    struct grad_scaler_config d = config_scaler(&config, &config.d);
+    assert_true(g.init_scale == 512.0 && g.min_scale == 1.0 && g.max_scale == 1024.0);
+    assert_true(g.hysteresis == 2 && g.hysteresis_refill == REFILL_ON_STEP);
+    assert_true(g.overflow_tolerance == 0.0 && g.growth_delay == 0 && !g.is_static);
+    assert_true(d.init_scale == 65536.0 && d.min_scale == 0.0 && d.max_scale == 0.0);
+    assert_true(d.hysteresis == 1 && d.hysteresis_refill == REFILL_ON_GROWTH);
+    assert_true(d.overflow_tolerance == 0.25 && d.growth_delay == 1);
+
+    config = parsed("photos --scaler static --d-init-scale 1024");
+    assert_int_equal(config_check(&config), STATUS_OK);
+    d = config_scaler(&config, &config.d);
+    assert_true(d.is_static && d.init_scale == 1024.0);
+}
+
+static void test_the_defaults_of_a_scaler_are_pytorchs_here_and_there(void **state)
+{
+    (void)state;
+    struct config config;
+    config_default(&config);
+    struct grad_scaler_config want = grad_scaler_default_config();
+    struct grad_scaler_config got = config_scaler(&config, &config.g);
+    got.enabled = 1;
+    assert_true(got.init_scale == want.init_scale && got.is_static == want.is_static);
+    assert_true(got.growth_factor == want.growth_factor);
+    assert_true(got.backoff_factor == want.backoff_factor);
+    assert_true(got.growth_interval == want.growth_interval);
+    assert_true(got.min_scale == want.min_scale && got.max_scale == want.max_scale);
+    assert_true(got.hysteresis == want.hysteresis);
+    assert_true(got.hysteresis_refill == want.hysteresis_refill);
+    assert_true(got.overflow_tolerance == want.overflow_tolerance);
+    assert_true(got.growth_delay == want.growth_delay);
 }
 
 /* ---- the command line ------------------------------------------------------------ */
@@ -291,6 +357,15 @@ static void test_a_value_out_of_range_is_refused_with_the_range(void **state)
         {"--d-backoff-factor -0.5", "--d-backoff-factor: \"-0.5\" is out of range"},
         {"--d-growth-interval 0", "--d-growth-interval: \"0\" is out of range"},
         {"--d-growth-interval 2147483648", "give a whole number from 1 to 2147483647"},
+        {"--g-min-scale -1", "--g-min-scale: \"-1\" is out of range"},
+        {"--g-max-scale 1e39", "--g-max-scale: \"1e39\" is out of range"},
+        {"--d-hysteresis 0",
+         "--d-hysteresis: \"0\" is out of range; give a whole number from 1 to 100"},
+        {"--g-hysteresis-refill never", "give growth or step"},
+        {"--d-overflow-tolerance 1",
+         "\"1\" is out of range; give a number from 0 to 0.9"},
+        {"--g-growth-delay -1", "--g-growth-delay: \"-1\" is out of range"},
+        {"--scaler fixed", "give auto, per-network, static or off"},
         {"--g-beta2 1",
          "--g-beta2: \"1\" is out of range; give a number from 0 to 0.999999"},
         {"--g-eps 0", "--g-eps: \"0\" is out of range"},
@@ -337,6 +412,20 @@ static void test_settings_that_contradict_each_other_are_refused(void **state)
                    "0.064");
     assert_refused("photos --out=", STATUS_USAGE, "--out: is empty");
     assert_refused("photos --desc a/b", STATUS_USAGE, "--desc: \"a/b\" has a character");
+    assert_refused("photos --g-min-scale 8 --g-init-scale 4", STATUS_USAGE,
+                   "--g-init-scale: 4 is below --g-min-scale 8; give a scale from");
+    assert_refused(
+        "photos --d-max-scale 1024", STATUS_USAGE,
+        "--d-init-scale: 65536 is above --d-max-scale 1024; give a scale from");
+    assert_refused("photos --d-min-scale 64 --d-max-scale 32", STATUS_USAGE,
+                   "--d-min-scale: 64 is above --d-max-scale 32; give a minimum");
+    assert_refused("photos --d-min-scale 1e-40", STATUS_USAGE,
+                   "--d-min-scale: 1e-40 is not allowed; give 0 for none, or a finite");
+    assert_refused("photos --g-hysteresis 2 --g-overflow-tolerance 0.5", STATUS_USAGE,
+                   "--g-overflow-tolerance: 0.5 is given beside --g-hysteresis 2");
+    assert_refused("photos --d-hysteresis 25", STATUS_USAGE,
+                   "--d-hysteresis: 25 overflows in a row would lower the scale, and "
+                   "--max-skips ends the run after 25; give less");
     assert_refused("photos --inject x:1:inf", STATUS_USAGE,
                    "--inject: \"x:1:inf\" is not a "
                    "fault");
@@ -386,6 +475,10 @@ int main(void)
         cmocka_unit_test(
             test_every_setting_has_a_flag_a_sentence_and_a_value_that_it_reads_back),
         cmocka_unit_test(test_a_loss_scaler_takes_all_that_the_table_allows),
+        cmocka_unit_test(
+            test_a_loss_scaler_takes_all_that_the_table_allows_beyond_pytorch),
+        cmocka_unit_test(test_each_networks_scaler_has_its_own_rule),
+        cmocka_unit_test(test_the_defaults_of_a_scaler_are_pytorchs_here_and_there),
         cmocka_unit_test(test_values_follow_after_a_blank_or_an_equals_sign),
         cmocka_unit_test(test_switches_take_no_value_or_a_plain_one),
         cmocka_unit_test(test_a_preset_is_applied_before_the_flags_wherever_it_stands),

@@ -29,7 +29,8 @@ static void open_trainer(struct trainer *trainer, double g_scale, double d_scale
 
 static void step(struct trainer *trainer)
 {
-    enum status status = train_step(trainer);
+    train_step(trainer);
+    enum status status = train_collect_all(trainer);
     if (status != STATUS_OK)
         fail_msg("%s", status_message());
 }
@@ -114,8 +115,9 @@ static void test_samples_leave_the_networks_and_their_statistics_alone(void **st
     const uint64_t seeds[] = {0, 7, 8};
     uint8_t *pixels = malloc(3 * (size_t)32 * 32 * 3);
     assert_non_null(pixels);
-    sampler_load(&trainer.sampler, trainer.ema.average);
-    sampler_draw(&trainer.sampler, seeds, 3, pixels);
+    sampler_load(&trainer.sampler, trainer.device, trainer.ema.average);
+    sampler_start(&trainer.sampler, seeds, 3);
+    assert_int_equal(sampler_finish(&trainer.sampler, pixels), STATUS_OK);
     assert_memory_equal(buffers, g->buffers, bytes);
     assert_memory_equal(params, g->params, block_bytes(g));
     free(buffers);

@@ -37,9 +37,12 @@ def main():
         ours, peers, device = {}, {}, ""
         for turn in range(args.rounds):
             print(f"{net}: round {turn + 1} of {args.rounds}", file=sys.stderr)
-            for one in lines([args.bench_step, str(args.threads), str(steps), net]):
-                ours.setdefault(one["precision"], []).append(one["ms_per_step"])
-                device = one["device"]
+            for precision in ("fp16", "bf16", "fp32"):
+                for one in lines([args.bench_step, str(steps), net, "--device", "cpu",
+                                  "--threads", str(args.threads),
+                                  "--precision", precision]):
+                    ours.setdefault(precision, []).append(one["ms_per_step"])
+                    device = one["device"]
             for one in lines([sys.executable, os.path.join(HERE, "bench_torch.py"), "--net",
                               net, "--threads", str(args.threads), "--steps", str(steps)]):
                 peer = f'{one["program"]} {one["precision"]} {one["format"]}'

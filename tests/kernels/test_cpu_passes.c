@@ -65,9 +65,9 @@ static struct results run_conv(struct device *device, const struct conv_desc *d,
                         .sum_count = 2 * (y_c + x_c)};
     r.grad = calloc(r.weights, sizeof *r.grad);
     r.sums = calloc(r.sum_count, sizeof *r.sums);
-    struct conv_epilogue up = {bias, activation, 0.2f, r.sums, r.sums + y_c};
-    struct conv_epilogue down = {bias + y_c, activation, 0.2f, r.sums + 2 * y_c,
-                                 r.sums + 2 * y_c + x_c};
+    struct conv_epilogue up = {bias, activation, 0.2f, r.sums, r.sums + y_c, NULL};
+    struct conv_epilogue down = {
+        bias + y_c, activation, 0.2f, r.sums + 2 * y_c, r.sums + 2 * y_c + x_c, NULL};
     struct conv_plan *plan;
     assert_int_equal(device->ops->conv.prepare(device, d, &plan), STATUS_OK);
     device->ops->conv.forward(device, plan, &x, &w, &up, &r.y);

@@ -105,7 +105,7 @@ static void test_every_empty_slot_is_found_and_named(void **state)
             assert_string_not_equal(names[i], names[j]);
     }
     assert_string_equal(names[0], "memory.allot");
-    assert_string_equal(names[SLOTS - 1], "optimizer.half_copy");
+    assert_string_equal(names[SLOTS - 1], "survey.survey");
 }
 
 static void test_a_device_with_an_empty_slot_is_refused(void **state)

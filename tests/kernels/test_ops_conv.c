@@ -47,13 +47,13 @@ static struct conv_desc desc_of(const struct geometry *g, enum dtype dtype,
 {
     int p = (g->h + 2 * g->pad - g->kernel) / g->stride + 1;
     int q = (g->w + 2 * g->pad - g->kernel) / g->stride + 1;
-    return (struct conv_desc){{g->n, g->h, g->w, g->c},
-                              {g->n, p, q, g->k},
-                              g->kernel,
-                              g->stride,
-                              g->pad,
-                              dtype,
-                              out_dtype};
+    return (struct conv_desc){.x = {g->n, g->h, g->w, g->c},
+                              .y = {g->n, p, q, g->k},
+                              .kernel = g->kernel,
+                              .stride = g->stride,
+                              .pad = g->pad,
+                              .dtype = dtype,
+                              .out_dtype = out_dtype};
 }
 
 static void geometry_text(const struct conv_desc *d, char text[160])

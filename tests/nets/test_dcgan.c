@@ -126,17 +126,20 @@ static void test_a_seed_gives_one_image_whatever_is_drawn_with_it(void **state)
     static struct net g;
     static struct sampler sampler;
     make_weights(&g, 3);
-    assert_int_equal(sampler_create(&sampler, device, &small, DTYPE_F16), STATUS_OK);
-    sampler_load(&sampler, g.params);
+    assert_int_equal(sampler_create(&sampler, device, &small, DTYPE_F16, 150), STATUS_OK);
+    sampler_load(&sampler, device, g.params);
     enum { COUNT = 150, IMAGE = 28 * 28 };
     static uint8_t many[COUNT * IMAGE], few[3 * IMAGE];
     uint64_t seeds[COUNT];
     for (uint64_t i = 0; i < COUNT; i++)
         seeds[i] = i;
-    sampler_draw(&sampler, seeds, COUNT, many);
+    sampler_start(&sampler, seeds, COUNT);
+    assert_int_equal(sampler_finish(&sampler, many), STATUS_OK);
     const uint64_t some[3] = {149, 7, 8};
-    sampler_load(&sampler, g.params); // the statistics do not depend on what was drawn
-    sampler_draw(&sampler, some, 3, few);
+    sampler_load(&sampler, device,
+                 g.params); // the statistics do not depend on what was drawn
+    sampler_start(&sampler, some, 3);
+    assert_int_equal(sampler_finish(&sampler, few), STATUS_OK);
     for (int i = 0; i < 3; i++)
         assert_memory_equal(few + i * IMAGE, many + some[i] * IMAGE, IMAGE);
     assert_memory_not_equal(many, many + IMAGE, IMAGE);
@@ -152,9 +155,17 @@ static void test_the_average_of_constant_weights_is_those_weights(void **state)
     make_weights(&g, 4);
     assert_int_equal(ema_create(&ema, &g, 1.0, 0.0), STATUS_OK);
     ema_reset(&ema);
-    for (int i = 0; i < 5; i++)
-        ema_update(&ema, 64, 64 * i);
+    struct adam adam;
+    const struct adam_config config = {.lr = 0.1f, .beta1 = 0.5f, .beta2 = 0.9f};
+    assert_int_equal(adam_create(&adam, &g, &config), STATUS_OK);
+    ema_attach(&ema, &adam);
+    struct scaler_state skips = {.scale = 1.0f, .enabled = 1, .found_inf = 1.0f};
+    for (int i = 0; i < 5; i++) {
+        ema_prepare_step(&ema, 64, 64 * i);
+        adam_step(&adam, 0, &skips);
+    }
     assert_f32_close("ema", ema.average, g.params, g.param_elements, 0, 1e-6, 4);
+    adam_release(&adam);
     ema_release(&ema);
     net_release(&g);
 }

@@ -181,8 +181,8 @@ static double judge(struct gan *gan, void *images, float target,
                                       gan->sums);
     struct loss_sums sums;
     gan->device->ops->memory.download(gan->device, &sums, gan->sums, sizeof sums);
-    assert_int_equal(sums.count, BATCH);
-    return sums.loss / (double)sums.count;
+    assert_true(sums.count == BATCH);
+    return sums.loss / sums.count;
 }
 
 static void finish_step(struct grad_scaler *scaler, struct adam *adam)

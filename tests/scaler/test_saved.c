@@ -143,13 +143,25 @@ static void a_ruinous_saved_state_is_refused_by_name_and_changes_nothing(void **
     struct toy toy;
     toy_open_default(&toy);
     toy_good_steps(&toy, 2);
-    struct grad_scaler_saved bad[13];
-    const char *key[13] = {"scale",           "scale",           "scale",
-                           "scale",           "growth_factor",   "backoff_factor",
-                           "backoff_factor",  "growth_interval", "_growth_tracker",
-                           "_growth_tracker", "adam_t",          "skipped_in_a_row",
-                           "updates"};
-    for (int i = 0; i < 13; i++)
+    struct grad_scaler_saved bad[17];
+    const char *key[17] = {"scale",
+                           "scale",
+                           "scale",
+                           "scale",
+                           "growth_factor",
+                           "backoff_factor",
+                           "backoff_factor",
+                           "growth_interval",
+                           "_growth_tracker",
+                           "_growth_tracker",
+                           "adam_t",
+                           "skipped_in_a_row",
+                           "updates",
+                           "hysteresis_used",
+                           "growth_wait",
+                           "steps_since_rescale",
+                           "overflows_since_rescale"};
+    for (int i = 0; i < 17; i++)
         bad[i] = sound_saved();
     bad[0].scale = INFINITY;
     bad[1].scale = NAN;
@@ -164,7 +176,11 @@ static void a_ruinous_saved_state_is_refused_by_name_and_changes_nothing(void **
     bad[10].adam_t = -1;
     bad[11].skipped_in_a_row = -1;
     bad[12].updates = INT64_MIN;
-    for (int i = 0; i < 13; i++) {
+    bad[13].hysteresis_used = (int64_t)INT32_MAX + 1;
+    bad[14].growth_wait = -1;
+    bad[15].steps_since_rescale = -1;
+    bad[16].overflows_since_rescale = -1;
+    for (int i = 0; i < 17; i++) {
         assert_told(grad_scaler_load(&toy.scaler, &bad[i]), STATUS_DATA, "network g",
                     key[i], "expected");
         assert_toy_scale(&toy, 65536.0f, 2);
@@ -285,33 +301,113 @@ static void copy_optimizer(struct toy *to, const struct toy *from)
     memory->copy(toy_device, to->adam.v, from->adam.v, bytes);
 }
 
+static void assert_same_future_after(const struct grad_scaler_config *config, int stop,
+                                     const struct toy *whole)
+{
+    struct toy first, second;
+    toy_open(&first, toy_device, 5, config);
+    toy_open(&second, toy_device, 5, config);
+    run_steps(&first, 0, stop);
+    struct grad_scaler_saved saved = grad_scaler_save(&first.scaler);
+    assert_int_equal(grad_scaler_load(&second.scaler, &saved), STATUS_OK);
+    assert_string_equal(second.scaler.note, "");
+    copy_optimizer(&second, &first);
+    run_steps(&second, stop, 300);
+
+    struct scaler_state a = grad_scaler_read(&whole->scaler);
+    struct scaler_state b = grad_scaler_read(&second.scaler);
+    assert_memory_equal(&a, &b, sizeof a);
+    struct toy_weights want = toy_weights(whole), got = toy_weights(&second);
+    assert_same_weights(&got, &want);
+    toy_close(&first);
+    toy_close(&second);
+}
+
 static void a_resumed_run_has_the_future_of_one_that_was_never_stopped(void **state)
 {
     (void)state;
-    static const int stops[] = {1, 2, 3, 50, 123, 124, 125, 299};
-    struct toy whole;
-    toy_open_with(&whole, 1000.0, 1.3, 3);
-    run_steps(&whole, 0, 300);
-    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
-        struct toy first, second;
-        toy_open_with(&first, 1000.0, 1.3, 3);
-        toy_open_with(&second, 1000.0, 1.3, 3);
-        run_steps(&first, 0, stops[i]);
-        struct grad_scaler_saved saved = grad_scaler_save(&first.scaler);
-        assert_int_equal(grad_scaler_load(&second.scaler, &saved), STATUS_OK);
-        copy_optimizer(&second, &first);
-        run_steps(&second, stops[i], 300);
-
-        struct scaler_state a = grad_scaler_read(&whole.scaler);
-        struct scaler_state b = grad_scaler_read(&second.scaler);
-        assert_memory_equal(&a, &b, sizeof a);
-        struct toy_weights want = toy_weights(&whole), got = toy_weights(&second);
-        assert_same_weights(&got, &want);
-        toy_close(&first);
-        toy_close(&second);
+    static const int stops[] = {1, 2, 3, 50, 123, 124, 125, 126, 299};
+    struct grad_scaler_config configs[5];
+    for (int i = 0; i < 5; i++)
+        configs[i] = toy_config(1000.0, 1.3, 3);
+    configs[1].hysteresis = 3;
+    configs[2].hysteresis = 2;
+    configs[2].hysteresis_refill = REFILL_ON_STEP;
+    configs[3].overflow_tolerance = 0.2;
+    configs[4].growth_delay = 2;
+    configs[4].min_scale = 500.0;
+    configs[4].max_scale = 2000.0;
+    for (int c = 0; c < 5; c++) {
+        struct toy whole;
+        toy_open(&whole, toy_device, 5, &configs[c]);
+        run_steps(&whole, 0, 300);
+        assert_true(grad_scaler_read(&whole.scaler).skipped > 20);
+        for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+            assert_same_future_after(&configs[c], stops[i], &whole);
+        toy_close(&whole);
     }
-    assert_true(grad_scaler_read(&whole.scaler).skipped > 20);
-    toy_close(&whole);
+}
+
+static void the_rules_beyond_pytorchs_save_and_load_what_they_count(void **state)
+{
+    (void)state;
+    struct grad_scaler_config config = toy_config(64.0, 2.0, 6);
+    config.hysteresis = 3;
+    config.growth_delay = 2;
+    struct toy toy, other;
+    toy_open(&toy, toy_device, 5, &config);
+    toy_good_steps(&toy, 5);
+    toy_bad_steps(&toy, 2);
+    toy_good_steps(&toy, 1);
+    struct grad_scaler_saved saved = grad_scaler_save(&toy.scaler);
+    assert_true(saved.hysteresis_used == 2 && saved.growth_wait == 1);
+    assert_true(saved.steps_since_rescale == 8 && saved.overflows_since_rescale == 2);
+    toy_open(&other, toy_device, 5, &config);
+    assert_int_equal(grad_scaler_load(&other.scaler, &saved), STATUS_OK);
+    toy_bad_steps(&other, 1); // the third
+    assert_toy_scale(&other, 32.0f, 0);
+    toy_close(&toy);
+    toy_close(&other);
+}
+
+static void a_state_without_the_newer_counts_loads_as_if_none_were_counted(void **state)
+{
+    (void)state;
+    struct grad_scaler_config config = toy_config(64.0, 2.0, 6);
+    config.hysteresis = 2;
+    struct toy toy;
+    toy_open(&toy, toy_device, 5, &config);
+    toy_bad_steps(&toy, 1);
+    struct grad_scaler_saved saved = sound_saved(); // PyTorch's five keys
+    assert_int_equal(grad_scaler_load(&toy.scaler, &saved), STATUS_OK);
+    toy_bad_steps(&toy, 1);
+    assert_toy_scale(&toy, 3.0f, 0); // forgiven
+    toy_bad_steps(&toy, 1);
+    assert_toy_scale(&toy, 1.5f, 0);
+    toy_close(&toy);
+}
+
+static void a_saved_scale_beyond_the_limits_is_brought_to_them_and_told(void **state)
+{
+    (void)state;
+    struct grad_scaler_config config = toy_config(64.0, 2.0, 6);
+    config.min_scale = 8.0;
+    config.max_scale = 128.0;
+    struct toy toy;
+    toy_open(&toy, toy_device, 5, &config);
+    struct grad_scaler_saved saved = sound_saved();
+    saved.growth_tracker = 1;
+    assert_int_equal(grad_scaler_load(&toy.scaler, &saved), STATUS_OK);
+    assert_toy_scale(&toy, 8.0f, 1);
+    assert_string_equal(toy.scaler.note,
+                        "network g: the loss scale 3 is below its minimum "
+                        "and becomes 8");
+    saved.scale = 65536.0;
+    assert_int_equal(grad_scaler_load(&toy.scaler, &saved), STATUS_OK);
+    assert_toy_scale(&toy, 128.0f, 1);
+    assert_string_equal(toy.scaler.note, "network g: the loss scale 65536 is above its "
+                                         "maximum and becomes 128");
+    toy_close(&toy);
 }
 
 static void saving_in_the_middle_of_an_iteration_aborts(void **state)
@@ -356,6 +452,9 @@ int main(void)
         cmocka_unit_test(a_disabled_scaler_takes_the_counters_of_any_state_and_no_scale),
         cmocka_unit_test(save_and_load_give_back_every_field),
         cmocka_unit_test(a_resumed_run_has_the_future_of_one_that_was_never_stopped),
+        cmocka_unit_test(the_rules_beyond_pytorchs_save_and_load_what_they_count),
+        cmocka_unit_test(a_state_without_the_newer_counts_loads_as_if_none_were_counted),
+        cmocka_unit_test(a_saved_scale_beyond_the_limits_is_brought_to_them_and_told),
         cmocka_unit_test(saving_in_the_middle_of_an_iteration_aborts),
     };
     return cmocka_run_group_tests(tests, toy_open_device, toy_close_device);

@@ -175,11 +175,9 @@ static void replay_on_device(const struct trace *trace, uint32_t sequence,
                              struct device *device)
 {
     static const uint32_t bad[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffc12345u};
-    struct grad_scaler_config config = {.enabled = 1,
-                                        .init_scale = trace->init_scale,
-                                        .growth_factor = trace->growth_factor,
-                                        .backoff_factor = trace->backoff_factor,
-                                        .growth_interval = trace->growth_interval};
+    struct grad_scaler_config config =
+        toy_config(trace->init_scale, trace->growth_factor, trace->growth_interval);
+    config.backoff_factor = trace->backoff_factor;
     struct toy toy;
     toy_open(&toy, device, 3, &config);
     int step = 0;

@@ -33,7 +33,7 @@ printf '%s\n' "$list" | awk -F '\t' '
             "kernels/")
         system_headers = " aio assert complex ctype dirent dlfcn elf endian errno execinfo " \
             "fcntl features fenv float fnmatch ftw getopt glob iconv inttypes " \
-            "iso646 langinfo libgen limits link locale malloc math mntent omp " \
+            "iso646 langinfo libgen limits link locale malloc math mntent netdb omp " \
             "poll pthread pty pwd regex sched semaphore setjmp signal spawn " \
             "stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib " \
             "stdnoreturn string strings syslog termios tgmath threads time uchar " \

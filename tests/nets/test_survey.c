@@ -1,5 +1,5 @@
-/* test_nonfinite.c - the layer where inf or NaN came first is found by name. */
-#include "nets/nonfinite.h"
+/* test_survey.c - the layer where inf or NaN came first is found by name. */
+#include "nets/survey.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@ struct scene {
     struct device *device;
     struct net net;
     struct tensor input;
+    struct survey activations, gradients;
 };
 
 // conv1 -> bn1 -> act1 -> conv2 in f16, inputs 1.
@@ -33,11 +34,33 @@ static void open_scene(struct scene *scene, const char *device)
     struct tensor *dy = net_output_grad(net);
     fill_tensor(dy, FILL_ONES, 0);
     net_backward(net, NET_WGRAD);
+    survey_begin(&scene->activations, scene->device);
+    survey_add_activations(&scene->activations, net);
+    assert_int_equal(survey_commit(&scene->activations), STATUS_OK);
+    survey_begin(&scene->gradients, scene->device);
+    survey_add_gradients(&scene->gradients, net);
+    assert_int_equal(survey_commit(&scene->gradients), STATUS_OK);
+}
+
+// Looks at once and searches; the results lie on the device.
+static int first_nonfinite(struct scene *scene, struct survey *survey,
+                           struct nonfinite_place *place)
+{
+    const struct memory_ops *memory = &scene->device->ops->memory;
+    struct survey_stats host[SURVEY_MAX];
+    size_t bytes = (size_t)survey->count * sizeof *host;
+    struct survey_stats *stats = memory->allot(scene->device, bytes);
+    survey_look(survey, NULL, stats);
+    memory->download(scene->device, host, stats, bytes);
+    memory->release(scene->device, stats);
+    return survey_first_nonfinite(survey, host, place);
 }
 
 static void close_scene(struct scene *scene)
 {
     free(scene->input.data);
+    survey_release(&scene->activations);
+    survey_release(&scene->gradients);
     net_release(&scene->net);
     device_close(scene->device);
 }
@@ -65,8 +88,8 @@ static void test_a_finite_network_has_no_such_place(void **state)
         struct scene scene;
         struct nonfinite_place place = {.layer = "untouched"};
         open_scene(&scene, devices[d]);
-        assert_int_equal(nonfinite_activation(&scene.net, &place), 0);
-        assert_int_equal(nonfinite_gradient(&scene.net, &place), 0);
+        assert_int_equal(first_nonfinite(&scene, &scene.activations, &place), 0);
+        assert_int_equal(first_nonfinite(&scene, &scene.gradients, &place), 0);
         assert_string_equal(place.layer, "untouched");
         close_scene(&scene);
     }
@@ -82,13 +105,13 @@ static void test_the_first_activation_out_of_range_is_named(void **state)
         // 16 taps of about 1e4 times what ReLU lets through: beyond 65504 in conv2 alone.
         set_weights(&scene.net, 3, 6e4f);
         net_forward(&scene.net, NET_TRAIN);
-        assert_int_equal(nonfinite_activation(&scene.net, &place), 1);
+        assert_int_equal(first_nonfinite(&scene, &scene.activations, &place), 1);
         assert_place(&place, "d.conv2", "activation");
         // With conv1 out of range too, conv1 comes first.
         fill_tensor(&scene.input, FILL_ONES, 0);
         set_weights(&scene.net, 0, 6e4f);
         net_forward(&scene.net, NET_TRAIN);
-        assert_int_equal(nonfinite_activation(&scene.net, &place), 1);
+        assert_int_equal(first_nonfinite(&scene, &scene.activations, &place), 1);
         assert_place(&place, "d.conv1", "activation");
         close_scene(&scene);
     }
@@ -103,11 +126,29 @@ static void test_the_first_gradient_in_backward_order_is_named(void **state)
         open_scene(&scene, devices[d]);
         struct net *net = &scene.net;
         net->grads[net->param[0].offset + 7] = INFINITY;
-        assert_int_equal(nonfinite_gradient(net, &place), 1);
+        assert_int_equal(first_nonfinite(&scene, &scene.gradients, &place), 1);
         assert_place(&place, "d.conv1", "weight gradient");
         net->grads[net->param[2].offset + 4] = NAN; // bn1's beta
-        assert_int_equal(nonfinite_gradient(net, &place), 1);
+        assert_int_equal(first_nonfinite(&scene, &scene.gradients, &place), 1);
         assert_place(&place, "d.bn1", "weight gradient");
+        close_scene(&scene);
+    }
+}
+
+static void test_a_gate_that_lets_the_step_pass_looks_at_nothing(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        struct scene scene;
+        open_scene(&scene, devices[d]);
+        struct survey_stats stats[SURVEY_MAX] = {{.inf = 77}};
+        struct scaler_state gate = {.scale = 1.0f, .enabled = 1};
+        survey_look(&scene.activations, &gate, stats);
+        assert_int_equal(stats[0].inf, 77);
+        gate.found_inf = 1.0f;
+        survey_look(&scene.activations, &gate, stats);
+        assert_int_equal(stats[0].inf, 0);
+        assert_true(stats[0].max_abs > 0.0f);
         close_scene(&scene);
     }
 }
@@ -118,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_a_finite_network_has_no_such_place),
         cmocka_unit_test(test_the_first_activation_out_of_range_is_named),
         cmocka_unit_test(test_the_first_gradient_in_backward_order_is_named),
+        cmocka_unit_test(test_a_gate_that_lets_the_step_pass_looks_at_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

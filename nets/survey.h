@@ -1,0 +1,62 @@
+/* survey.h - what the tensors of a step hold, looked at on the device.
+ * Flow:  backward -> [survey_look] -> scaler's update; later, on the host: [survey_first_nonfinite]
+ *        -> the log's "first in d.conv3: activation".
+ * Owns:  the list of tensors, on the device.  Borrows: the networks, and the results, which
+ *        lie in the caller's memory.
+ *
+ *     survey_begin(&survey, device);
+ *     survey_add_activations(&survey, &g);          // in the order in which to look
+ *     survey_add_gradients(&survey, &d);
+ *     TRY(survey_commit(&survey));
+ *     survey_look(&survey, scaler_state, stats);    // queued; [survey.count] results
+ *
+ * With the gate of a scaler it costs one look at a flag unless the step is skipped. */
+#ifndef NETS_SURVEY_H
+#define NETS_SURVEY_H
+
+#include "nets/net.h"
+
+#define SURVEY_MAX (2 * NET_LAYERS_MAX + NET_PARAMS_MAX)
+
+enum survey_kind { SURVEY_ACTIVATION, SURVEY_WEIGHT_GRADIENT };
+
+/* One tensor of the list. */
+struct survey_entry {
+    const struct net *net;
+    int row; // of the network's table
+    enum survey_kind kind;
+};
+
+struct survey {
+    struct device *device;
+    int count;
+    struct survey_entry entry[SURVEY_MAX];
+    struct survey_span spans_host[SURVEY_MAX];
+    struct survey_span *spans; // the same, on the device
+    struct arena arena;
+};
+
+void survey_begin(struct survey *survey, struct device *device);
+/* Outputs of all rows, in execution order. */
+void survey_add_activations(struct survey *survey, struct net *net);
+/* Gradients of all parameters, in backward order. */
+void survey_add_gradients(struct survey *survey, struct net *net);
+enum status survey_commit(struct survey *survey);
+void survey_release(struct survey *survey);
+
+/* Fills stats [count], in device memory; with a gate (or NULL) as survey.survey says. */
+void survey_look(struct survey *survey, const struct scaler_state *gate,
+                 struct survey_stats *stats);
+
+/* Where inf or NaN came first. */
+struct nonfinite_place {
+    char layer[NET_NAME_MAX + 8]; // "d.conv3"
+    const char *tensor;           // "activation" or "weight gradient"
+};
+
+/* The first entry, in the order of the list, that holds inf or NaN, from a host copy of the
+ * results. 0 and *place untouched when there is none. */
+int survey_first_nonfinite(const struct survey *survey, const struct survey_stats *stats,
+                           struct nonfinite_place *place);
+
+#endif

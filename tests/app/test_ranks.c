@@ -1,0 +1,359 @@
+/* Whole runs on several ranks, with CPUs in the place of GPUs (cpu_ranks.c). */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/checkpoint.h"
+#include "app/output/run_folder.h"
+#include "app/output/safetensors.h"
+#include "tests/app/data_folder.h"
+#include "tests/app/make_png.h"
+#include "tests/app/runs.h"
+
+#define RUN SMALL_RUN " --threads 1 "
+
+/* Runs the program; `before` is put before its name. Everything that it printed into `text`,
+ * which ends when the last process has ended. */
+static int ranks(char *text, size_t bytes, const char *before, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static int ranks(char *text, size_t bytes, const char *before, const char *format, ...)
+{
+    char line[2048];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    return run_command(text, bytes, "%s timeout 60 '%s' train %s", before, CPU_RANKS,
+                       line);
+}
+
+static void assert_says(const char *text, const char *words)
+{
+    if (!strstr(text, words))
+        fail_msg("\"%s\" does not say \"%s\"", text, words);
+}
+
+static int times(const char *text, const char *words)
+{
+    int count = 0;
+    for (; (text = strstr(text, words)); text++)
+        count++;
+    return count;
+}
+
+static void must(int code, int wanted, const char *text)
+{
+    if (code != wanted)
+        fail_msg("exit %d, %d expected: %s", code, wanted, text);
+}
+
+static const char *new_run(const char *name, const char *before, const char *flags)
+{
+    char text[8192];
+    must(ranks(text, sizeof text, before, RUN "--out '%s' %s", in(name), flags), 0, text);
+    return run_in(in(name));
+}
+
+static struct checkpoint_facts facts_of(const char *run)
+{
+    char path[1200], note[256];
+    struct checkpoint *checkpoint;
+    struct checkpoint_facts facts;
+    assert_int_equal(run_folder_find_snapshot(run, path, sizeof path, note, sizeof note),
+                     STATUS_OK);
+    assert_int_equal(checkpoint_open(path, &checkpoint), STATUS_OK);
+    assert_int_equal(checkpoint_facts(checkpoint, &facts), STATUS_OK);
+    checkpoint_close(checkpoint);
+    return facts;
+}
+
+static struct safetensors_file *newest_of(const char *run)
+{
+    char path[1200], note[256];
+    struct safetensors_file *file;
+    assert_int_equal(run_folder_find_snapshot(run, path, sizeof path, note, sizeof note),
+                     STATUS_OK);
+    assert_int_equal(safetensors_open(path, &file), STATUS_OK);
+    return file;
+}
+
+/* The largest |a - b| over all elements of all tensors of two runs, relative to the largest
+ * |b| of its tensor. */
+static double difference(const char *a, const char *b)
+{
+    struct safetensors_file *one = newest_of(a), *other = newest_of(b);
+    double most = 0.0;
+    assert_int_equal(safetensors_count(one), safetensors_count(other));
+    assert_true(safetensors_count(one) > 20);
+    for (size_t i = 0; i < safetensors_count(one); i++) {
+        const struct safetensor *x = safetensors_at(one, i);
+        const struct safetensor *y = safetensors_find(other, x->name);
+        assert_non_null(y);
+        assert_int_equal(x->bytes, y->bytes);
+        double size = 0.0, distance = 0.0;
+        for (size_t k = 0; k < x->bytes / sizeof(float); k++) {
+            double u = ((const float *)x->data)[k], v = ((const float *)y->data)[k];
+            distance = fmax(distance, fabs(u - v));
+            size = fmax(size, fabs(v));
+        }
+        most = fmax(most, size > 0.0 ? distance / size : distance);
+    }
+    safetensors_close(one);
+    safetensors_close(other);
+    return most;
+}
+
+/* ---- the same numbers ------------------------------------------------------------ */
+
+/* Sums over two halves round otherwise than one sum: by about 1e-7 of a value. A large eps
+ * keeps Adam from dividing such differences by a gradient that is itself nearly 0, so that
+ * after six steps of two networks they are still small. */
+#define SMOOTH "--precision fp32 --g-eps 1e-3 --d-eps 1e-3 --kimg 0.096 "
+#define ROUNDING 1e-5
+
+static void test_several_ranks_with_synced_norm_are_one_rank(void **state)
+{
+    (void)state;
+    char one[1024], two[1024], four[1024], apart[1024];
+    snprintf(one, sizeof one, "%s", new_run("one", "", SMOOTH));
+    snprintf(two, sizeof two, "%s", new_run("two", "", SMOOTH "--gpus 2 --sync-bn"));
+    snprintf(four, sizeof four, "%s", new_run("four", "", SMOOTH "--gpus 4 --sync-bn"));
+    snprintf(apart, sizeof apart, "%s", new_run("apart", "", SMOOTH "--gpus 2"));
+    double of_two = difference(two, one), of_four = difference(four, one);
+    print_message("2 ranks %.2g, 4 ranks %.2g, without --sync-bn %.2g\n", of_two, of_four,
+                  difference(apart, one));
+    assert_true(of_two < ROUNDING);
+    assert_true(of_four < ROUNDING);
+    // The comparison sees what is not the same: statistics of each half alone.
+    assert_true(difference(apart, one) > 10.0 * ROUNDING);
+}
+
+static void
+test_a_resumed_run_of_two_ranks_is_the_run_that_was_never_stopped(void **state)
+{
+    (void)state;
+    char text[8192], whole[32], resumed[32];
+    digest_of(new_run("whole", "", "--gpus 2 --kimg 0.128"), whole);
+    char run[1024];
+    snprintf(run, sizeof run, "%s", new_run("parts", "", "--gpus 2 --kimg 0.064"));
+    must(ranks(text, sizeof text, "", "--resume '%s' --kimg 0.128", run), 0, text);
+    assert_says(text, "ranks   2, each with 8 images of a batch");
+    digest_of(run, resumed);
+    assert_string_equal(resumed, whole);
+    // On one GPU again: allowed, and told.
+    must(ranks(text, sizeof text, "", "--resume '%s' --kimg 0.16 --gpus 1", run), 0,
+         text);
+    assert_says(text, "--gpus: \"2\" is now \"1\"");
+    assert_int_equal(times(text, "ranks "), 0);
+}
+
+static void test_an_overflow_on_the_last_rank_makes_all_skip(void **state)
+{
+    (void)state;
+    // The checkpoint at the end compares the scalers of both ranks.
+    const char *run = new_run("skip", "", "--gpus 2 --kimg 0.096 --inject d:3:inf");
+    struct checkpoint_facts facts = facts_of(run);
+    assert_int_equal(facts.step, 6);
+    assert_int_equal(facts.scaler[NETWORK_D].skipped, 1);
+    assert_int_equal(facts.scaler[NETWORK_D].adam_t, 5);
+    assert_float_equal(facts.scaler[NETWORK_D].scale, 512.0, 0.0);
+    assert_int_equal(facts.scaler[NETWORK_G].skipped, 0);
+    assert_float_equal(facts.scaler[NETWORK_G].scale, 1024.0, 0.0);
+}
+
+// Where one rank alone finds what the sum has hidden or made, in found_inf_unscaled say.
+static void test_what_one_rank_alone_finds_makes_all_skip(void **state)
+{
+    (void)state;
+    const char *run =
+        new_run("found", "TEST_FAULT=1:5:found", "--gpus 3 --batch 15 --kimg 0.09");
+    struct checkpoint_facts facts = facts_of(run);
+    assert_int_equal(facts.step, 6);
+    assert_int_equal(facts.scaler[NETWORK_D].skipped, 1);
+    assert_int_equal(facts.scaler[NETWORK_G].skipped, 0);
+}
+
+static void test_scalers_that_differ_end_the_run_at_the_next_checkpoint(void **state)
+{
+    (void)state;
+    char text[8192];
+    int code = ranks(text, sizeof text, "TEST_FAULT=1:5:skip",
+                     RUN "--out '%s' --gpus 2 --kimg 0.16 --snap 0.08", in("differ"));
+    must(code, 1, text);
+    assert_int_equal(times(text, "twinscale: "), 1);
+    assert_says(text, "twinscale: scaler_d of rank 1 (process ");
+    assert_says(text, "\"scale\":512.0 there, \"scale\":1024.0 here");
+    assert_int_equal(facts_of(run_in(in("differ"))).step, 0);
+}
+
+/* ---- the end of a run ------------------------------------------------------------ */
+
+static void test_a_rank_that_dies_ends_the_run_with_the_last_snapshot_intact(void **state)
+{
+    (void)state;
+    char text[8192], log[65536], path[1200];
+    int code = ranks(text, sizeof text, "TEST_FAULT=1:15:kill",
+                     RUN "--out '%s' --gpus 2 --kimg 0.32 --snap 0.08", in("dies"));
+    must(code, 1, text);
+    assert_says(text, "twinscale: rank 1 (process ");
+    assert_says(text, ") was killed by signal 9 (Killed)\n");
+    assert_says(text, "the last snapshot is good: twinscale train --resume ");
+    const char *run = run_in(in("dies"));
+    assert_int_equal(facts_of(run).step, 5);
+    snprintf(path, sizeof path, "%s/log.txt", run);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    log[fread(log, 1, sizeof log - 1, file)] = '\0';
+    fclose(file);
+    assert_int_equal(times(log, "error: rank 1 (process "), 1);
+    must(ranks(text, sizeof text, "", "--resume '%s' --kimg 0.16", run), 0, text);
+}
+
+static void test_a_fault_of_one_ranks_device_is_the_reason_of_the_end(void **state)
+{
+    (void)state;
+    char text[8192];
+    int code = ranks(text, sizeof text, "TEST_FAULT=2:6:device",
+                     RUN "--out '%s' --gpus 4 --kimg 0.32", in("fault"));
+    must(code, 1, text);
+    assert_says(text, "twinscale: rank 2 (process ");
+    assert_says(text, ") ended the run: cpu: conv_wgrad [64,4,4,32]: planted\n");
+}
+
+static void test_a_gpu_that_is_not_there_is_told_once(void **state)
+{
+    (void)state;
+    char text[8192];
+    int code = ranks(text, sizeof text, "TEST_LACKS=cuda:2",
+                     RUN "--out '%s' --device cuda:1 --gpus 4", in("lacks"));
+    must(code, 3, text);
+    assert_int_equal(times(text, "\n"), 1);
+    assert_says(text, "twinscale: rank 1 (process ");
+    assert_says(text, ") ended the run: device cuda:2: there is none\n");
+    assert_int_not_equal(access(in("lacks"), F_OK), 0);
+}
+
+static void test_all_ranks_see_a_divergence_and_one_says_it(void **state)
+{
+    (void)state;
+    char text[8192];
+    int code = ranks(text, sizeof text, "",
+                     RUN "--out '%s' --gpus 2 --kimg 3.2 --inject g:3-:nan --max-skips 4",
+                     in("diverges"));
+    must(code, 5, text);
+    assert_says(text,
+                "twinscale: G skipped 4 steps in a row: its gradients stay inf or NaN");
+    assert_int_equal(times(text, "skipped 4 steps in a row"), 1);
+}
+
+static void test_ctrl_c_on_all_processes_saves_and_ends_with_0(void **state)
+{
+    (void)state;
+    char text[8192];
+    // As a terminal does: to every process of the group.
+    int code = run_command(text, sizeof text,
+                           "setsid sh -c \"trap '' INT; (trap - INT; exec '%s' train " RUN
+                           "--out '%s' --gpus 2 --kimg 3200) & child=\\$!; sleep 1.5; "
+                           "kill -INT 0; wait \\$child\"",
+                           CPU_RANKS, in("stops"));
+    must(code, 0, text);
+    assert_int_equal(times(text, "stopped at "), 1);
+    const char *run = run_in(in("stops"));
+    struct checkpoint_facts facts = facts_of(run);
+    assert_true(facts.step > 0);
+    must(ranks(text, sizeof text, "", "--resume '%s' --kimg %.3f", run,
+               (double)facts.images / 1000.0 + 0.064),
+         0, text);
+    assert_int_equal(facts_of(run).step, facts.step + 4);
+}
+
+/* ---- what is said ---------------------------------------------------------------- */
+
+static void test_a_dry_run_of_two_ranks_reports_once_and_writes_nothing(void **state)
+{
+    (void)state;
+    char text[16384];
+    int code =
+        ranks(text, sizeof text, "", RUN "--out '%s' --gpus 2 --dry-run", in("dry"));
+    must(code, 0, text);
+    assert_int_equal(times(text, "speed: "), 1);
+    assert_int_equal(times(text, "Generator"), 1);
+    assert_says(text, "ranks: 2, each with 8 images of a batch\n");
+    assert_int_not_equal(access(in("dry"), F_OK), 0);
+}
+
+static void test_files_that_cannot_be_used_are_said_once(void **state)
+{
+    (void)state;
+    char text[16384], name[64];
+    shell("mkdir \"$1\"", in("photos"));
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "photos/%d.png", i);
+        write_png(in(name), 32, 32, 0, i % 2 ? grey_40 : grey_80);
+    }
+    write_file(in("photos/broken.png"), "no image", 8);
+    int code =
+        ranks(text, sizeof text, "", RUN "--data '%s' --out '%s' --gpus 2 --kimg 0.032",
+              in("photos"), in("rejects"));
+    must(code, 0, text);
+    assert_int_equal(times(text, "broken.png"), 1);
+}
+
+static void test_processes_of_a_launcher_train_one_run(void **state)
+{
+    (void)state;
+    char text[16384], one[32], other[32];
+    char launcher[] = "MASTER_ADDR=127.0.0.1 WORLD_SIZE=2";
+    int port = 20000 + (int)getpid() % 10000;
+    must(run_command(
+             text, sizeof text,
+             "export %s MASTER_PORT=%d; RANK=1 LOCAL_RANK=1 '%s' train " RUN
+             "--out '%s' --kimg 0.096 & "
+             "RANK=0 LOCAL_RANK=0 '%s' train " RUN "--out '%s' --kimg 0.096 && wait $!",
+             launcher, port, CPU_RANKS, in("elsewhere"), CPU_RANKS, in("launched")),
+         0, text);
+    assert_int_equal(times(text, "ranks   2, each with 8 images"), 1);
+    assert_int_not_equal(access(in("elsewhere"), F_OK), 0);
+    digest_of(run_in(in("launched")), one);
+    digest_of(new_run("forked", "", "--gpus 2 --kimg 0.096"), other);
+    assert_string_equal(one, other);
+}
+
+static void test_launched_processes_with_other_flags_are_told(void **state)
+{
+    (void)state;
+    char text[16384];
+    int port = 20000 + (int)getpid() % 10000;
+    int code = run_command(text, sizeof text,
+                           "export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 MASTER_PORT=%d; "
+                           "RANK=1 LOCAL_RANK=1 '%s' train " RUN "--seed 4 2>/dev/null & "
+                           "RANK=0 LOCAL_RANK=0 '%s' train " RUN,
+                           port, CPU_RANKS, CPU_RANKS);
+    must(code, 1, text);
+    assert_says(text, "twinscale: the settings of rank 1 (");
+    assert_says(text, "start every process with the same flags and snapshot");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DATA_TEST(test_several_ranks_with_synced_norm_are_one_rank),
+        DATA_TEST(test_a_resumed_run_of_two_ranks_is_the_run_that_was_never_stopped),
+        DATA_TEST(test_an_overflow_on_the_last_rank_makes_all_skip),
+        DATA_TEST(test_what_one_rank_alone_finds_makes_all_skip),
+        DATA_TEST(test_scalers_that_differ_end_the_run_at_the_next_checkpoint),
+        DATA_TEST(test_a_rank_that_dies_ends_the_run_with_the_last_snapshot_intact),
+        DATA_TEST(test_a_fault_of_one_ranks_device_is_the_reason_of_the_end),
+        DATA_TEST(test_a_gpu_that_is_not_there_is_told_once),
+        DATA_TEST(test_all_ranks_see_a_divergence_and_one_says_it),
+        DATA_TEST(test_ctrl_c_on_all_processes_saves_and_ends_with_0),
+        DATA_TEST(test_a_dry_run_of_two_ranks_reports_once_and_writes_nothing),
+        DATA_TEST(test_files_that_cannot_be_used_are_said_once),
+        DATA_TEST(test_processes_of_a_launcher_train_one_run),
+        DATA_TEST(test_launched_processes_with_other_flags_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
