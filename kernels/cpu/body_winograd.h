@@ -1,0 +1,535 @@
+/* body_winograd.h - compiled per instruction set: the transforms of winograd.h and its 25
+ * products. In formulas, a and b are the points WINO_A and WINO_B, and m1..m4 belong to
+ * a, -a, b, -b, m5 to infinity. */
+#ifndef KERNELS_CPU_BODY_WINOGRAD_H
+#define KERNELS_CPU_BODY_WINOGRAD_H
+
+#include "kernels/cpu/body_gemm.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/simd.h"
+
+#define WINO_A 0.4375f
+#define WINO_B 1.25f
+#define WINO_A2 (WINO_A * WINO_A)
+#define WINO_B2 (WINO_B * WINO_B)
+// The products of differences between the points: (a+a)(a-b)(a+b) and (b+b)(b-a)(b+a).
+#define WINO_F (2 * WINO_A * (WINO_A2 - WINO_B2))
+#define WINO_H (2 * WINO_B * (WINO_B2 - WINO_A2))
+
+enum { WINO_SIDE = 5, WINO_OUT = 4 }; // points and outputs along one axis
+
+/* ---- along one axis -------------------------------------------------------------- */
+
+/* B^T d, five inputs to five points: the coefficients of the products of (x - p) over all
+ * points but one's own. */
+ALWAYS_INLINE void wino_input(VEC *to, int to_step, const VEC *d, int step)
+{
+    VEC d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step];
+    VEC odd = v_fma(v_set1(-WINO_B2), d1, d3), even = v_fma(v_set1(-WINO_B2), d0, d2);
+    to[0] = v_fma(v_set1(WINO_A), even, odd);
+    to[to_step] = v_fma(v_set1(-WINO_A), even, odd);
+    odd = v_fma(v_set1(-WINO_A2), d1, d3);
+    even = v_fma(v_set1(-WINO_A2), d0, d2);
+    to[2 * to_step] = v_fma(v_set1(WINO_B), even, odd);
+    to[3 * to_step] = v_fma(v_set1(-WINO_B), even, odd);
+    VEC last = v_fma(v_set1(-(WINO_A2 + WINO_B2)), d2, d4);
+    to[4 * to_step] = v_fma(v_set1(WINO_A2 * WINO_B2), d0, last);
+}
+
+/* B m, its transpose: five points to five inputs' gradients. */
+ALWAYS_INLINE void wino_input_turned(VEC *to, int to_step, const VEC *m, int step)
+{
+    VEC sum1 = v_add(m[0], m[step]), difference1 = v_sub(m[0], m[step]);
+    VEC sum2 = v_add(m[2 * step], m[3 * step]);
+    VEC difference2 = v_sub(m[2 * step], m[3 * step]), last = m[4 * step];
+    VEC d0 = v_mul(v_set1(WINO_A2 * WINO_B2), last);
+    d0 = v_fma(v_set1(-WINO_A * WINO_B2), difference1, d0);
+    to[0] = v_fma(v_set1(-WINO_B * WINO_A2), difference2, d0);
+    to[to_step] = v_fma(v_set1(-WINO_A2), sum2, v_mul(v_set1(-WINO_B2), sum1));
+    VEC d2 = v_mul(v_set1(-(WINO_A2 + WINO_B2)), last);
+    d2 = v_fma(v_set1(WINO_A), difference1, d2);
+    to[2 * to_step] = v_fma(v_set1(WINO_B), difference2, d2);
+    to[3 * to_step] = v_add(sum1, sum2);
+    to[4 * to_step] = last;
+}
+
+/* A^T m, five points to four outputs: powers of the points. */
+ALWAYS_INLINE void wino_output(VEC *to, int to_step, const VEC *m, int step)
+{
+    VEC sum1 = v_add(m[0], m[step]), difference1 = v_sub(m[0], m[step]);
+    VEC sum2 = v_add(m[2 * step], m[3 * step]);
+    VEC difference2 = v_sub(m[2 * step], m[3 * step]);
+    to[0] = v_add(sum1, sum2);
+    to[to_step] = v_fma(v_set1(WINO_B), difference2, v_mul(v_set1(WINO_A), difference1));
+    to[2 * to_step] = v_fma(v_set1(WINO_B2), sum2, v_mul(v_set1(WINO_A2), sum1));
+    VEC y3 = v_fma(v_set1(WINO_A * WINO_A2), difference1, m[4 * step]);
+    to[3 * to_step] = v_fma(v_set1(WINO_B * WINO_B2), difference2, y3);
+}
+
+/* A y, its transpose: four outputs' gradients to five points. */
+ALWAYS_INLINE void wino_output_turned(VEC *to, int to_step, const VEC *y, int step)
+{
+    VEC y0 = y[0], y1 = y[step], y2 = y[2 * step], y3 = y[3 * step];
+    VEC even = v_fma(v_set1(WINO_A2), y2, y0), odd = v_fma(v_set1(WINO_A2), y3, y1);
+    to[0] = v_fma(v_set1(WINO_A), odd, even);
+    to[to_step] = v_fma(v_set1(-WINO_A), odd, even);
+    even = v_fma(v_set1(WINO_B2), y2, y0);
+    odd = v_fma(v_set1(WINO_B2), y3, y1);
+    to[2 * to_step] = v_fma(v_set1(WINO_B), odd, even);
+    to[3 * to_step] = v_fma(v_set1(-WINO_B), odd, even);
+    to[4 * to_step] = y3;
+}
+
+/* G g, two taps to five points. */
+ALWAYS_INLINE void wino_taps(VEC *to, int to_step, VEC g0, VEC g1)
+{
+    VEC even = v_mul(v_set1(1 / WINO_F), g0), odd = v_set1(WINO_A / WINO_F);
+    to[0] = v_fma(odd, g1, even);
+    to[to_step] = v_sub(v_mul(odd, g1), even);
+    even = v_mul(v_set1(1 / WINO_H), g0);
+    odd = v_set1(WINO_B / WINO_H);
+    to[2 * to_step] = v_fma(odd, g1, even);
+    to[3 * to_step] = v_sub(v_mul(odd, g1), even);
+    to[4 * to_step] = g1;
+}
+
+/* G^T m, its transpose: five points to two taps' gradients. */
+ALWAYS_INLINE void wino_taps_turned(VEC *to, int to_step, const VEC *m, int step)
+{
+    VEC sum1 = v_add(m[0], m[step]), difference1 = v_sub(m[0], m[step]);
+    VEC sum2 = v_add(m[2 * step], m[3 * step]);
+    VEC difference2 = v_sub(m[2 * step], m[3 * step]);
+    to[0] =
+        v_fma(v_set1(1 / WINO_H), difference2, v_mul(v_set1(1 / WINO_F), difference1));
+    VEC g1 = v_fma(v_set1(WINO_A / WINO_F), sum1, m[4 * step]);
+    to[to_step] = v_fma(v_set1(WINO_B / WINO_H), sum2, g1);
+}
+
+/* ---- operands to points ---------------------------------------------------------- */
+
+/* The tiles of an image, one after the other. */
+struct wino_walk {
+    size_t sample;
+    int down, across;
+};
+
+ALWAYS_INLINE struct wino_walk wino_walk_to(const struct wino_image *image, size_t tile)
+{
+    size_t line = tile / (size_t)image->tiles_w;
+    return (struct wino_walk){line / (size_t)image->tiles_h,
+                              (int)(line % (size_t)image->tiles_h),
+                              (int)(tile % (size_t)image->tiles_w)};
+}
+
+ALWAYS_INLINE void wino_walk_on(const struct wino_image *image, struct wino_walk *walk)
+{
+    if (++walk->across < image->tiles_w)
+        return;
+    walk->across = 0;
+    if (++walk->down < image->tiles_h)
+        return;
+    walk->down = 0;
+    walk->sample++;
+}
+
+/* side x side pixels, `pitch` apart, whose first is (top, left); zeros where the image
+ * ends, which is looked at only if it is not known to be `inside`. */
+ALWAYS_INLINE void wino_pixels(VEC *to, const struct wino_image *image, enum dtype dtype,
+                               size_t sample, int top, int left, const int side,
+                               const int pitch, int channel, int n, const int inside)
+{
+    size_t line = (size_t)image->width * (size_t)image->channels;
+    size_t base = sample * (size_t)image->height * line + (size_t)channel;
+#pragma GCC unroll 5
+    for (int i = 0; i < side; i++) {
+        int h = top + i * pitch;
+        int has_row = inside || (h >= 0 && h < image->height);
+        size_t row = base + (has_row ? (size_t)h * line : 0);
+#pragma GCC unroll 5
+        for (int j = 0; j < side; j++) {
+            int w = left + j * pitch;
+            int is_there = inside || (has_row && w >= 0 && w < image->width);
+            to[i * side + j] =
+                is_there ? v_load_some(image->data, dtype,
+                                       row + (size_t)w * (size_t)image->channels, n)
+                         : v_zero();
+        }
+    }
+}
+
+ALWAYS_INLINE void wino_scatter(const VEC *points, float *to, size_t point_step)
+{
+#pragma GCC unroll 25
+    for (int e = 0; e < WINO_POINTS; e++)
+        v_store(to + (size_t)e * point_step, points[e]);
+}
+
+/* One phase of one tile of x, one vector of channels. */
+ALWAYS_INLINE void wino_spread_phase(const struct wino_image *image, enum dtype dtype,
+                                     const struct wino_walk *walk, int phase, int channel,
+                                     int n, const int inside, float *to,
+                                     size_t point_step)
+{
+    VEC d[WINO_POINTS], half[WINO_POINTS];
+    int top = 2 * WINO_OUT * walk->down - 1 + phase / 2;
+    int left = 2 * WINO_OUT * walk->across - 1 + phase % 2;
+    wino_pixels(d, image, dtype, walk->sample, top, left, WINO_SIDE, 2, channel, n,
+                inside);
+#pragma GCC unroll 5
+    for (int j = 0; j < WINO_SIDE; j++)
+        wino_input(half + j, WINO_SIDE, d + j, WINO_SIDE);
+#pragma GCC unroll 5
+    for (int i = 0; i < WINO_SIDE; i++)
+        wino_input(d + i * WINO_SIDE, 1, half + i * WINO_SIDE, 1);
+    wino_scatter(d, to, point_step);
+}
+
+ALWAYS_INLINE void wino_spread_x_as(const struct wino_spread *s, enum dtype dtype)
+{
+    enum { VECTORS = WINO_CHANNELS / LANES, REACH = 2 * WINO_OUT + 1 };
+    const struct wino_image *image = &s->image;
+    struct wino_walk walk = wino_walk_to(image, s->first);
+    float *row = s->to;
+    for (int t = 0; t < s->tiles; t++, wino_walk_on(image, &walk), row += s->tile_step) {
+        int top = 2 * WINO_OUT * walk.down - 1, left = 2 * WINO_OUT * walk.across - 1;
+        int inside = top >= 0 && left >= 0 && top + REACH < image->height &&
+                     left + REACH < image->width;
+        for (int v = 0; v < 4 * VECTORS; v++) {
+            int phase = v / VECTORS, lane = v % VECTORS * LANES;
+            int n = s->channels - lane;
+            float *to = row + (size_t)(v / 2) * s->pair_step + v % 2 * LANES;
+            if (n <= 0)
+                for (int e = 0; e < WINO_POINTS; e++)
+                    v_store(to + (size_t)e * s->point_step, v_zero());
+            else if (inside)
+                wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 1, to,
+                                  s->point_step);
+            else
+                wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 0, to,
+                                  s->point_step);
+        }
+    }
+}
+
+static void wino_spread_x(const struct wino_spread *s)
+{
+    if (s->image.dtype == DTYPE_F32)
+        wino_spread_x_as(s, DTYPE_F32);
+    else if (s->image.dtype == DTYPE_F16)
+        wino_spread_x_as(s, DTYPE_F16);
+    else
+        wino_spread_x_as(s, DTYPE_BF16);
+}
+
+ALWAYS_INLINE void wino_spread_dy_as(const struct wino_spread *s, enum dtype dtype)
+{
+    const struct wino_image *image = &s->image;
+    struct wino_walk walk = wino_walk_to(image, s->first);
+    float *row = s->to;
+    for (int t = 0; t < s->tiles; t++, wino_walk_on(image, &walk), row += s->tile_step) {
+        int top = WINO_OUT * walk.down, left = WINO_OUT * walk.across;
+        int inside = top + WINO_OUT <= image->height && left + WINO_OUT <= image->width;
+        for (int c = 0; c < s->channels; c += LANES) {
+            VEC y[WINO_OUT * WINO_OUT], half[WINO_SIDE * WINO_OUT], points[WINO_POINTS];
+            if (inside)
+                wino_pixels(y, image, dtype, walk.sample, top, left, WINO_OUT, 1,
+                            s->channel + c, s->channels - c, 1);
+            else
+                wino_pixels(y, image, dtype, walk.sample, top, left, WINO_OUT, 1,
+                            s->channel + c, s->channels - c, 0);
+#pragma GCC unroll 4
+            for (int j = 0; j < WINO_OUT; j++)
+                wino_output_turned(half + j, WINO_OUT, y + j, WINO_OUT);
+#pragma GCC unroll 5
+            for (int i = 0; i < WINO_SIDE; i++)
+                wino_output_turned(points + i * WINO_SIDE, 1, half + i * WINO_OUT, 1);
+            wino_scatter(points, row + c, s->point_step);
+        }
+    }
+}
+
+static void wino_spread_dy(const struct wino_spread *s)
+{
+    if (s->image.dtype == DTYPE_F32)
+        wino_spread_dy_as(s, DTYPE_F32);
+    else if (s->image.dtype == DTYPE_F16)
+        wino_spread_dy_as(s, DTYPE_F16);
+    else
+        wino_spread_dy_as(s, DTYPE_BF16);
+}
+
+/* G g G^T of the taps g00, g01, g10, g11 of one phase. */
+ALWAYS_INLINE void wino_weights(VEC g00, VEC g01, VEC g10, VEC g11, float *to,
+                                size_t point_step)
+{
+    VEC half[WINO_SIDE * 2], points[WINO_POINTS];
+    wino_taps(half, 2, g00, g10);
+    wino_taps(half + 1, 2, g01, g11);
+#pragma GCC unroll 5
+    for (int i = 0; i < WINO_SIDE; i++)
+        wino_taps(points + i * WINO_SIDE, 1, half[2 * i], half[2 * i + 1]);
+    wino_scatter(points, to, point_step);
+}
+
+static void wino_weights_forward(const float *panel, size_t tap_step, int channels,
+                                 float *to, size_t point_step)
+{
+    enum { PANEL = 2 * LANES };
+    for (int phase = 0; phase < 4; phase++) {
+        const float *taps = panel + (size_t)(phase / 2 * 4 + phase % 2) * tap_step;
+        for (int c = 0; c < WINO_CHANNELS; c++, to += PANEL) {
+            for (int j = 0; j < PANEL; j += LANES) {
+                const float *g = taps + c * PANEL + j;
+                if (c < channels)
+                    wino_weights(v_load(g), v_load(g + 2 * tap_step),
+                                 v_load(g + 8 * tap_step), v_load(g + 10 * tap_step),
+                                 to + j, point_step);
+                else
+                    for (int e = 0; e < WINO_POINTS; e++)
+                        v_store(to + j + (size_t)e * point_step, v_zero());
+            }
+        }
+    }
+}
+
+static void wino_weights_dgrad(const void *taps, enum dtype dtype, size_t offset,
+                               size_t row_step, size_t tap_step, int rows, int cols,
+                               float *to, size_t point_step)
+{
+    enum { PANEL = 2 * LANES };
+    for (int j = 0; j < cols; j += LANES) {
+        int n = cols - j;
+        size_t g = offset + (size_t)j;
+        float *panel = to + j / PANEL * PANEL * WINO_DEPTH + j % PANEL;
+        for (int k = 0; k < rows; k++, g += row_step, panel += PANEL)
+            wino_weights(v_load_some(taps, dtype, g, n),
+                         v_load_some(taps, dtype, g + 2 * tap_step, n),
+                         v_load_some(taps, dtype, g + 8 * tap_step, n),
+                         v_load_some(taps, dtype, g + 10 * tap_step, n), panel,
+                         point_step);
+    }
+}
+
+/* ---- the products ---------------------------------------------------------------- */
+
+ALWAYS_INLINE void wino_multiply_as(const struct wino_product *p, const size_t row_step,
+                                    const size_t depth_step)
+{
+    struct block block = {.result_step = WINO_STEP_OF(p->cols)};
+    for (int e = 0; e < WINO_POINTS; e++) {
+        const float *left = p->left + (size_t)e * p->left_point;
+        float *result = p->result + (size_t)e * p->result_point;
+        for (int k = 0; k < p->depth; k += WINO_DEPTH) {
+            const float *right =
+                p->right + (size_t)e * p->right_point + (size_t)(k * 2 * LANES);
+            block.depth = p->depth - k < WINO_DEPTH ? p->depth - k : WINO_DEPTH;
+            block.accumulate = p->accumulate || k > 0;
+            for (int n = 0; n < p->cols; n += 2 * LANES, right += p->right_panel)
+                for (int m = 0; m < p->rows; m += TILE_ROWS)
+                    tile_covering(&block,
+                                  left + (size_t)m * row_step + (size_t)k * depth_step,
+                                  row_step, depth_step, right,
+                                  result + (size_t)m * block.result_step + n, p->rows - m,
+                                  p->cols - n);
+        }
+    }
+}
+
+static void wino_multiply_rows(const struct wino_product *p)
+{
+    wino_multiply_as(p, WINO_LEFT_STEP, 1);
+}
+
+static void wino_multiply_columns(const struct wino_product *p)
+{
+    wino_multiply_as(p, 1, WINO_ROWS);
+}
+
+/* ---- points to results ----------------------------------------------------------- */
+
+/* What becomes of one vector of sums; keeps the sums of what was stored. */
+struct wino_epilogue {
+    VEC bias, slope, sum, sumsq;
+    enum activation activation;
+    enum dtype dtype;
+    int has_bias, has_sums;
+};
+
+ALWAYS_INLINE struct wino_epilogue wino_epilogue(const struct wino_gather *g, int col)
+{
+    const struct finish *finish = &g->finish;
+    struct wino_epilogue epilogue = {.bias = v_zero(),
+                                     .slope = v_set1(finish->slope),
+                                     .sum = v_zero(),
+                                     .sumsq = v_zero(),
+                                     .activation = finish->activation,
+                                     .dtype = finish->dtype,
+                                     .has_bias = finish->bias != NULL,
+                                     .has_sums = g->sum != NULL};
+    if (finish->bias)
+        epilogue.bias = v_load_some(finish->bias, DTYPE_F32, (size_t)col, g->cols - col);
+    return epilogue;
+}
+
+/* An infinity becomes NaN before the activation: its sign may be wrong where sums of
+ * finite operands overflowed on the way, and ReLU would make 0 of the wrong one. */
+ALWAYS_INLINE void wino_store(struct wino_epilogue *epilogue, VEC v, void *out,
+                              size_t index, int n)
+{
+    v = v_add(v, v_sub(v, v));
+    if (epilogue->has_bias)
+        v = v_add(v, epilogue->bias);
+    v = v_activate(v, epilogue->activation, epilogue->slope);
+    v_store_some(out, epilogue->dtype, index, v, n);
+    if (!epilogue->has_sums)
+        return;
+    v = v_round_as(v, epilogue->dtype);
+    epilogue->sum = v_add(epilogue->sum, v);
+    epilogue->sumsq = v_fma(v, v, epilogue->sumsq);
+}
+
+ALWAYS_INLINE void wino_store_sums(const struct wino_epilogue *epilogue,
+                                   const struct wino_gather *g, int col)
+{
+    if (!epilogue->has_sums)
+        return;
+    v_store_some(g->sum, DTYPE_F32, (size_t)col, epilogue->sum, g->cols - col);
+    v_store_some(g->sumsq, DTYPE_F32, (size_t)col, epilogue->sumsq, g->cols - col);
+}
+
+ALWAYS_INLINE void wino_load_points(VEC *m, const float *from, size_t point_step)
+{
+#pragma GCC unroll 25
+    for (int e = 0; e < WINO_POINTS; e++)
+        m[e] = v_load(from + (size_t)e * point_step);
+}
+
+/* The tiles of y, one vector of columns. */
+ALWAYS_INLINE void wino_gather_y_vector(const struct wino_gather *g, int col)
+{
+    const struct wino_image *image = &g->image;
+    struct wino_epilogue epilogue = wino_epilogue(g, col);
+    struct wino_walk walk = wino_walk_to(image, g->first);
+    const float *from = g->from + col;
+    int n = g->cols - col;
+    for (int t = 0; t < g->tiles; t++, wino_walk_on(image, &walk), from += WINO_COLS) {
+        VEC m[WINO_POINTS], half[WINO_OUT * WINO_SIDE], y[WINO_OUT * WINO_OUT];
+        wino_load_points(m, from, g->point_step);
+#pragma GCC unroll 5
+        for (int j = 0; j < WINO_SIDE; j++)
+            wino_output(half + j, WINO_SIDE, m + j, WINO_SIDE);
+#pragma GCC unroll 4
+        for (int i = 0; i < WINO_OUT; i++)
+            wino_output(y + i * WINO_OUT, 1, half + i * WINO_SIDE, 1);
+        int top = WINO_OUT * walk.down, left = WINO_OUT * walk.across;
+        int down = image->height - top < WINO_OUT ? image->height - top : WINO_OUT;
+        int across = image->width - left < WINO_OUT ? image->width - left : WINO_OUT;
+        size_t line =
+            (walk.sample * (size_t)image->height + (size_t)top) * (size_t)image->width +
+            (size_t)left;
+        for (int i = 0; i < down; i++, line += (size_t)image->width)
+            for (int j = 0; j < across; j++)
+                wino_store(&epilogue, y[i * WINO_OUT + j], g->out,
+                           (line + (size_t)j) * (size_t)image->channels +
+                               (size_t)(g->channel + col),
+                           n);
+    }
+    wino_store_sums(&epilogue, g, col);
+}
+
+static void wino_gather_y(const struct wino_gather *g)
+{
+    for (int col = 0; col < g->cols; col += LANES)
+        wino_gather_y_vector(g, col);
+}
+
+/* Adds the tiles of one sample onto the plane of their phase, where neighbours overlap by
+ * one line. */
+ALWAYS_INLINE void wino_fold_sample(const struct wino_gather *g, const float *from,
+                                    float *plane, size_t plane_line)
+{
+    for (int down = 0; down < g->image.tiles_h; down++) {
+        for (int across = 0; across < g->image.tiles_w; across++, from += WINO_COLS) {
+            VEC m[WINO_POINTS], half[WINO_POINTS];
+            wino_load_points(m, from, g->point_step);
+#pragma GCC unroll 5
+            for (int j = 0; j < WINO_SIDE; j++)
+                wino_input_turned(half + j, WINO_SIDE, m + j, WINO_SIDE);
+#pragma GCC unroll 5
+            for (int i = 0; i < WINO_SIDE; i++)
+                wino_input_turned(m + i * WINO_SIDE, 1, half + i * WINO_SIDE, 1);
+            float *to = plane + (size_t)(WINO_OUT * down) * plane_line +
+                        (size_t)(WINO_OUT * across * LANES);
+#pragma GCC unroll 5
+            for (int i = 0; i < WINO_SIDE; i++, to += plane_line) {
+#pragma GCC unroll 5
+                for (int j = 0; j < WINO_SIDE; j++)
+                    v_store(to + j * LANES,
+                            v_add(v_load(to + j * LANES), m[i * WINO_SIDE + j]));
+            }
+        }
+    }
+}
+
+/* The samples of dx, one phase, one vector of columns. */
+ALWAYS_INLINE void wino_gather_dx_vector(const struct wino_gather *g, int col)
+{
+    const struct wino_image *image = &g->image;
+    struct wino_epilogue epilogue = wino_epilogue(g, col);
+    int lines = WINO_OUT * image->tiles_h + 1, per_line = WINO_OUT * image->tiles_w + 1;
+    size_t plane_line = (size_t)(per_line * LANES);
+    int down = g->phase / 2, across = g->phase % 2, n = g->cols - col;
+    int per_sample = image->tiles_h * image->tiles_w;
+    size_t sample = g->first / (size_t)per_sample;
+    for (int t = 0; t < g->tiles; t += per_sample, sample++) {
+        for (size_t i = 0; i < (size_t)lines * plane_line; i += LANES)
+            v_store(g->plane + i, v_zero());
+        wino_fold_sample(g, g->from + (size_t)t * WINO_COLS + col, g->plane, plane_line);
+        // Entry (i, j) of the plane is pixel (2i - 1 + down, 2j - 1 + across).
+        for (int i = 1 - down; i < lines && 2 * i - 1 + down < image->height; i++) {
+            size_t line = (sample * (size_t)image->height + (size_t)(2 * i - 1 + down)) *
+                          (size_t)image->width;
+            for (int j = 1 - across; j < per_line && 2 * j - 1 + across < image->width;
+                 j++) {
+                size_t pixel = line + (size_t)(2 * j - 1 + across);
+                wino_store(&epilogue,
+                           v_load(g->plane + (size_t)i * plane_line + j * LANES), g->out,
+                           pixel * (size_t)image->channels + (size_t)(g->channel + col),
+                           n);
+            }
+        }
+    }
+    wino_store_sums(&epilogue, g, col);
+}
+
+static void wino_gather_dx(const struct wino_gather *g)
+{
+    for (int col = 0; col < g->cols; col += LANES)
+        wino_gather_dx_vector(g, col);
+}
+
+static void wino_gather_dw(const float *from, size_t point_step, int channels,
+                           enum dtype dtype, float *grad, size_t tap_step, int accumulate)
+{
+    for (int phase = 0; phase < 4; phase++) {
+        float *taps = grad + (size_t)(phase / 2 * 4 + phase % 2) * tap_step;
+        for (int c = 0; c < channels; c += LANES) {
+            VEC m[WINO_POINTS], half[2 * WINO_SIDE], w[4];
+            wino_load_points(m, from + phase * WINO_CHANNELS + c, point_step);
+#pragma GCC unroll 5
+            for (int j = 0; j < WINO_SIDE; j++)
+                wino_taps_turned(half + j, WINO_SIDE, m + j, WINO_SIDE);
+            wino_taps_turned(w, 1, half, 1);
+            wino_taps_turned(w + 2, 1, half + WINO_SIDE, 1);
+            for (int tap = 0; tap < 4; tap++) {
+                size_t at = (size_t)(tap / 2 * 8 + tap % 2 * 2) * tap_step + (size_t)c;
+                VEC v = v_round_as(w[tap], dtype);
+                if (accumulate)
+                    v = v_add(v_load_some(taps, DTYPE_F32, at, channels - c), v);
+                v_store_some(taps, DTYPE_F32, at, v, channels - c);
+            }
+        }
+    }
+}
+
+#endif

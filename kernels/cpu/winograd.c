@@ -1,0 +1,413 @@
+#include "kernels/cpu/winograd.h"
+
+enum { SPREAD_TILES = 8 }; // of a task that transforms
+
+// Floats from one point to the next in a task's buffers in scratch.
+enum {
+    RIGHT_POINT = WINO_DEPTH * WINO_COLS + WINO_PAD,
+    RESULT_POINT = WINO_TILES * WINO_COLS + WINO_PAD,
+};
+_Static_assert(WINO_POINTS *RIGHT_POINT <= GEMM_DEPTH * GEMM_COLS, "fits scratch.right");
+_Static_assert(WINO_POINTS *RESULT_POINT <= WINO_RESULT &&
+                   WINO_POINTS * WINO_GRAD_POINT <= WINO_RESULT,
+               "fits scratch.points");
+
+/* What the tasks of one run share. */
+struct wino_job {
+    const struct winograd *winograd;
+    const struct wino_pass *pass;
+    const struct isa *isa;
+    struct scratch *scratch;
+    const struct tensor *weights;
+    struct wino_image x, y;
+    float *packed;       // forward: panels of the weights
+    float *points;       // of x in forward and wgrad, of dy in dgrad
+    float *y_points;     // wgrad: of dy
+    float *results;      // wgrad: [task][point], where there are several chunks
+    size_t first, tiles; // of this chunk
+    struct tensor *out;  // y or dx
+    float *sums;         // [block][phase][2][channels of a phase] or NULL
+    struct conv_epilogue epilogue;
+    enum dtype dtype; // of wgrad's rounding
+    float *grad;
+    int accumulate;
+};
+
+static size_t ceil_div(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- what the passes share ------------------------------------------------------- */
+
+static struct wino_image image_of(const struct winograd *winograd,
+                                  const struct tensor *tensor)
+{
+    return (struct wino_image){.data = tensor->data,
+                               .dtype = tensor->dtype,
+                               .height = tensor->shape.h,
+                               .width = tensor->shape.w,
+                               .channels = tensor->shape.c,
+                               .tiles_h = winograd->tiles_h,
+                               .tiles_w = winograd->tiles_w};
+}
+
+/* Tiles of one block of the chunk, counted from the chunk's first. */
+struct tile_span {
+    size_t first;
+    int count;
+};
+
+static struct tile_span span_of(const struct wino_job *job, size_t index, size_t size)
+{
+    size_t first = index * size;
+    return (struct tile_span){first, (int)least(size, job->tiles - first)};
+}
+
+static int at_most(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Runs spread, then multiply, for each chunk. */
+static void run_chunks(struct device *device, struct wino_job *job, size_t spread_columns,
+                       void (*spread)(void *job, size_t task, int thread),
+                       void (*multiply)(void *job, size_t task, int thread))
+{
+    const struct wino_pass *pass = job->pass;
+    size_t tiles = job->winograd->tiles;
+    for (job->first = 0; job->first < tiles; job->first += pass->chunk) {
+        job->tiles = least(pass->chunk, tiles - job->first);
+        cpu_parallel(device, ceil_div(job->tiles, SPREAD_TILES) * spread_columns, spread,
+                     job);
+        size_t blocks =
+            pass->block ? ceil_div(job->tiles, pass->block) : (size_t)pass->depth_steps;
+        cpu_parallel(device, blocks * (size_t)pass->col_blocks, multiply, job);
+    }
+}
+
+/* Where a task of forward or dgrad puts its results. */
+static struct wino_gather gather_for(const struct wino_job *job,
+                                     const struct scratch *scratch, struct tile_span span,
+                                     int channel, int channels, int phase, int phases)
+{
+    struct wino_gather gather = {
+        .from = scratch->points,
+        .point_step = RESULT_POINT,
+        .first = job->first + span.first,
+        .tiles = span.count,
+        .channel = channel,
+        .cols = at_most(channels - channel, WINO_COLS),
+        .finish = {.bias = job->epilogue.bias ? job->epilogue.bias + channel : NULL,
+                   .activation = job->epilogue.activation,
+                   .slope = job->epilogue.slope,
+                   .dtype = job->out->dtype},
+        .out = job->out->data,
+        .phase = phase,
+        .plane = scratch->left};
+    if (job->sums) {
+        size_t block = (job->first + span.first) / job->pass->block;
+        size_t slot = block * (size_t)phases + (size_t)phase;
+        gather.sum = job->sums + slot * 2 * (size_t)channels + channel;
+        gather.sumsq = gather.sum + channels;
+    }
+    return gather;
+}
+
+static void combine_sums(const struct wino_job *job, size_t phases, size_t channels)
+{
+    if (!job->sums)
+        return;
+    size_t slots = job->pass->blocks * phases;
+    cpu_combine(job->sums, slots, 2 * channels, channels, job->epilogue.sum);
+    cpu_combine(job->sums + channels, slots, 2 * channels, channels, job->epilogue.sumsq);
+}
+
+/* ---- forward --------------------------------------------------------------------- */
+
+static void pack_task(void *job_pointer, size_t panel, int thread)
+{
+    (void)thread;
+    const struct wino_job *job = job_pointer;
+    const struct tensor *w = job->weights;
+    int tile_cols = job->isa->tile_cols, depth = 16 * w->shape.c;
+    int col = (int)panel * tile_cols;
+    job->isa->pack_right_turned(w->data, w->dtype, (size_t)col * (size_t)depth,
+                                (size_t)depth, depth,
+                                at_most(w->shape.n - col, tile_cols),
+                                job->packed + panel * (size_t)tile_cols * (size_t)depth);
+}
+
+static void spread_x_rows_task(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    const struct wino_job *job = job_pointer;
+    size_t step = task % (size_t)job->pass->depth_steps, point = job->pass->left_point;
+    struct tile_span span =
+        span_of(job, task / (size_t)job->pass->depth_steps, SPREAD_TILES);
+    int channel = (int)step * WINO_CHANNELS;
+    struct wino_spread spread = {
+        .image = job->x,
+        .first = job->first + span.first,
+        .tiles = span.count,
+        .channel = channel,
+        .channels = at_most(job->x.channels - channel, WINO_CHANNELS),
+        .to = job->points + step * WINO_POINTS * point + span.first * WINO_LEFT_STEP,
+        .point_step = point,
+        .tile_step = WINO_LEFT_STEP,
+        .pair_step = (size_t)job->isa->tile_cols};
+    job->isa->wino_spread_x(&spread);
+}
+
+/* The points of a block of weights, [WINO_DEPTH] x [cols], for one step of depth. */
+static void forward_weights(const struct wino_job *job, int step, int col, int cols,
+                            float *right)
+{
+    int tile_cols = job->isa->tile_cols, channels = job->x.channels;
+    size_t tap_step = (size_t)(channels * tile_cols);
+    int channel = step * WINO_CHANNELS;
+    for (int j = 0; j < cols; j += tile_cols) {
+        const float *panel = job->packed +
+                             (size_t)((col + j) / tile_cols) * 16 * tap_step +
+                             (size_t)(channel * tile_cols);
+        job->isa->wino_weights_forward(panel, tap_step,
+                                       at_most(channels - channel, WINO_CHANNELS),
+                                       right + j * WINO_DEPTH, RIGHT_POINT);
+    }
+}
+
+static void forward_task(void *job_pointer, size_t task, int thread)
+{
+    const struct wino_job *job = job_pointer;
+    const struct wino_pass *pass = job->pass;
+    const struct scratch *scratch = &job->scratch[thread];
+    struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, pass->block);
+    int col = (int)(task % (size_t)pass->col_blocks) * WINO_COLS;
+    int cols = at_most(job->y.channels - col, WINO_COLS);
+    size_t point = pass->left_point;
+    struct wino_product product = {.right = scratch->right,
+                                   .left_point = point,
+                                   .right_point = RIGHT_POINT,
+                                   .right_panel =
+                                       (size_t)(WINO_DEPTH * job->isa->tile_cols),
+                                   .result = scratch->points,
+                                   .result_point = RESULT_POINT,
+                                   .rows = span.count,
+                                   .cols = cols,
+                                   .depth = WINO_DEPTH};
+    for (int step = 0; step < pass->depth_steps; step++) {
+        forward_weights(job, step, col, cols, scratch->right);
+        product.left = job->points + (size_t)step * WINO_POINTS * point +
+                       span.first * WINO_LEFT_STEP;
+        product.accumulate = step > 0;
+        job->isa->wino_multiply_rows(&product);
+    }
+    struct wino_gather gather =
+        gather_for(job, scratch, span, col, job->y.channels, 0, 1);
+    gather.image = job->y;
+    job->isa->wino_gather_y(&gather);
+}
+
+void winograd_forward(const struct winograd *winograd, struct device *device,
+                      const struct tensor *x, const struct tensor *weights,
+                      const struct conv_epilogue *epilogue, struct tensor *y)
+{
+    struct cpu_backend *backend = cpu_backend(device);
+    const struct wino_pass *pass = &winograd->forward;
+    size_t panels = ceil_div((size_t)y->shape.c, (size_t)backend->isa->tile_cols);
+    size_t packed = panels * (size_t)backend->isa->tile_cols * 16 * (size_t)x->shape.c;
+    struct wino_job job = {.winograd = winograd,
+                           .pass = pass,
+                           .isa = backend->isa,
+                           .scratch = backend->scratch,
+                           .weights = weights,
+                           .x = image_of(winograd, x),
+                           .y = image_of(winograd, y),
+                           .packed = backend->workspace,
+                           .points = backend->workspace + packed,
+                           .out = y};
+    if (epilogue)
+        job.epilogue = *epilogue;
+    if (job.epilogue.sum)
+        job.sums = job.points + pass->points_floats;
+    cpu_parallel(device, panels, pack_task, &job);
+    run_chunks(device, &job, (size_t)pass->depth_steps, spread_x_rows_task, forward_task);
+    combine_sums(&job, 1, (size_t)y->shape.c);
+}
+
+/* ---- dgrad ----------------------------------------------------------------------- */
+
+static void spread_dy_rows_task(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    const struct wino_job *job = job_pointer;
+    size_t step = task % (size_t)job->pass->depth_steps, point = job->pass->left_point;
+    struct tile_span span =
+        span_of(job, task / (size_t)job->pass->depth_steps, SPREAD_TILES);
+    int channel = (int)step * WINO_DEPTH;
+    struct wino_spread spread = {
+        .image = job->y,
+        .first = job->first + span.first,
+        .tiles = span.count,
+        .channel = channel,
+        .channels = at_most(job->y.channels - channel, WINO_DEPTH),
+        .to = job->points + step * WINO_POINTS * point + span.first * WINO_LEFT_STEP,
+        .point_step = point,
+        .tile_step = WINO_LEFT_STEP};
+    job->isa->wino_spread_dy(&spread);
+}
+
+static void dgrad_task(void *job_pointer, size_t task, int thread)
+{
+    const struct wino_job *job = job_pointer;
+    const struct wino_pass *pass = job->pass;
+    const struct scratch *scratch = &job->scratch[thread];
+    const struct tensor *w = job->weights;
+    struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, pass->block);
+    int index = (int)(task % (size_t)pass->col_blocks);
+    int phase = index % 4, channel = index / 4 * WINO_COLS, channels = job->x.channels;
+    size_t point = pass->left_point, row_step = 16 * (size_t)channels;
+    size_t first_tap = (size_t)((phase / 2 * 4 + phase % 2) * channels + channel);
+    struct wino_product product = {.right = scratch->right,
+                                   .left_point = point,
+                                   .right_point = RIGHT_POINT,
+                                   .right_panel =
+                                       (size_t)(WINO_DEPTH * job->isa->tile_cols),
+                                   .result = scratch->points,
+                                   .result_point = RESULT_POINT,
+                                   .rows = span.count,
+                                   .cols = at_most(channels - channel, WINO_COLS)};
+    for (int step = 0; step < pass->depth_steps; step++) {
+        int first = step * WINO_DEPTH;
+        product.depth = at_most(job->y.channels - first, WINO_DEPTH);
+        job->isa->wino_weights_dgrad(
+            w->data, w->dtype, (size_t)first * row_step + first_tap, row_step,
+            (size_t)channels, product.depth, product.cols, scratch->right, RIGHT_POINT);
+        product.left = job->points + (size_t)step * WINO_POINTS * point +
+                       span.first * WINO_LEFT_STEP;
+        product.accumulate = step > 0;
+        job->isa->wino_multiply_rows(&product);
+    }
+    struct wino_gather gather =
+        gather_for(job, scratch, span, channel, channels, phase, 4);
+    gather.image = job->x;
+    job->isa->wino_gather_dx(&gather);
+}
+
+void winograd_dgrad(const struct winograd *winograd, struct device *device,
+                    const struct tensor *dy, const struct tensor *weights,
+                    const struct conv_epilogue *epilogue, struct tensor *dx)
+{
+    struct cpu_backend *backend = cpu_backend(device);
+    const struct wino_pass *pass = &winograd->dgrad;
+    struct wino_job job = {.winograd = winograd,
+                           .pass = pass,
+                           .isa = backend->isa,
+                           .scratch = backend->scratch,
+                           .weights = weights,
+                           .x = image_of(winograd, dx),
+                           .y = image_of(winograd, dy),
+                           .points = backend->workspace,
+                           .out = dx};
+    if (epilogue)
+        job.epilogue = *epilogue;
+    if (job.epilogue.sum)
+        job.sums = job.points + pass->points_floats;
+    run_chunks(device, &job, (size_t)pass->depth_steps, spread_dy_rows_task, dgrad_task);
+    combine_sums(&job, 4, (size_t)dx->shape.c);
+}
+
+/* ---- wgrad ----------------------------------------------------------------------- */
+
+/* Columns of a span of tiles: first those of dy, then those of x. */
+static void spread_both_task(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    const struct wino_job *job = job_pointer;
+    const struct wino_pass *pass = job->pass;
+    size_t columns = (size_t)(pass->depth_steps + pass->col_blocks);
+    size_t column = task % columns, rows = (size_t)pass->depth_steps;
+    struct tile_span span = span_of(job, task / columns, SPREAD_TILES);
+    struct wino_spread spread = {.first = job->first + span.first, .tiles = span.count};
+    if (column < rows) {
+        spread.image = job->y;
+        spread.channel = (int)column * WINO_ROWS;
+        spread.channels = at_most(job->y.channels - spread.channel, WINO_ROWS);
+        spread.point_step = pass->left_point;
+        spread.tile_step = WINO_ROWS;
+        spread.to = job->y_points + column * WINO_POINTS * spread.point_step +
+                    span.first * WINO_ROWS;
+        job->isa->wino_spread_dy(&spread);
+        return;
+    }
+    size_t tile_cols = (size_t)job->isa->tile_cols;
+    spread.image = job->x;
+    spread.channel = (int)(column - rows) * WINO_CHANNELS;
+    spread.channels = at_most(job->x.channels - spread.channel, WINO_CHANNELS);
+    spread.point_step = pass->right_point;
+    spread.tile_step = tile_cols;
+    spread.pair_step = pass->chunk * tile_cols;
+    spread.to = job->points + (column - rows) * WINO_POINTS * spread.point_step +
+                span.first * tile_cols;
+    job->isa->wino_spread_x(&spread);
+}
+
+static void wgrad_task(void *job_pointer, size_t task, int thread)
+{
+    const struct wino_job *job = job_pointer;
+    const struct wino_pass *pass = job->pass;
+    size_t row_block = task / (size_t)pass->col_blocks;
+    size_t col_block = task % (size_t)pass->col_blocks;
+    int row = (int)row_block * WINO_ROWS, channel = (int)col_block * WINO_CHANNELS;
+    struct wino_product product = {
+        .left = job->y_points + row_block * WINO_POINTS * pass->left_point,
+        .right = job->points + col_block * WINO_POINTS * pass->right_point,
+        .left_point = pass->left_point,
+        .right_point = pass->right_point,
+        .right_panel = pass->chunk * (size_t)job->isa->tile_cols,
+        .result = job->results ? job->results + task * WINO_POINTS * WINO_GRAD_POINT
+                               : job->scratch[thread].points,
+        .result_point = WINO_GRAD_POINT,
+        .rows = at_most(job->y.channels - row, WINO_ROWS),
+        .cols = WINO_DEPTH,
+        .depth = (int)job->tiles,
+        .accumulate = job->first > 0};
+    job->isa->wino_multiply_columns(&product);
+    if (job->first + job->tiles < job->winograd->tiles)
+        return;
+    size_t channels = (size_t)job->x.channels;
+    for (int i = 0; i < product.rows; i++)
+        job->isa->wino_gather_dw(
+            product.result + (size_t)i * WINO_DEPTH, WINO_GRAD_POINT,
+            at_most(job->x.channels - channel, WINO_CHANNELS), job->dtype,
+            job->grad + (size_t)(row + i) * 16 * channels + (size_t)channel, channels,
+            job->accumulate);
+}
+
+void winograd_wgrad(const struct winograd *winograd, struct device *device,
+                    const struct tensor *x, const struct tensor *dy, enum dtype dtype,
+                    float *grad, int accumulate)
+{
+    struct cpu_backend *backend = cpu_backend(device);
+    const struct wino_pass *pass = &winograd->wgrad;
+    size_t rows = (size_t)pass->depth_steps, cols = (size_t)pass->col_blocks;
+    struct wino_job job = {.winograd = winograd,
+                           .pass = pass,
+                           .isa = backend->isa,
+                           .scratch = backend->scratch,
+                           .x = image_of(winograd, x),
+                           .y = image_of(winograd, dy),
+                           .points = backend->workspace,
+                           .dtype = dtype,
+                           .grad = grad,
+                           .accumulate = accumulate};
+    job.y_points = job.points + cols * WINO_POINTS * pass->right_point;
+    if (pass->chunk < winograd->tiles)
+        job.results = job.points + pass->points_floats;
+    run_chunks(device, &job, rows + cols, spread_both_task, wgrad_task);
+}

@@ -1,0 +1,155 @@
+#include "kernels/cpu/winograd.h"
+
+enum {
+    TASKS_WANTED = 16,
+    TASKS_OF_THREAD = 4, // of a chunk
+    TILE_SLACK = 16,     // rows that the last register tile may read too many
+    PLANE_MOST = GEMM_ROWS * GEMM_LEFT_STEP, // room of scratch.left
+    // Of a chunk's points: 2 MB and 8 MB. Smaller than a second- and a third-level cache
+    // they were the fastest; wgrad's results are read and written once for each chunk.
+    CHUNK_FLOATS = 1 << 19,
+    GRAD_CHUNK_FLOATS = 2 << 20,
+};
+
+static size_t ceil_div(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static size_t round_up(size_t a, size_t b)
+{
+    return ceil_div(a, b) * b;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- cutting --------------------------------------------------------------------- */
+
+/* Cuts tiles into blocks and chunks, both of whole `unit`s: the tiles that a task must have
+ * together. Blocks decide in which order sums are added, and follow from the shape alone;
+ * chunks do not, and give each thread some tasks. */
+static void cut_tiles(struct wino_pass *pass, size_t tiles, size_t unit, int threads)
+{
+    size_t tile_floats = (size_t)pass->depth_steps * WINO_POINTS * WINO_LEFT_STEP;
+    size_t cols = (size_t)pass->col_blocks, most = WINO_TILES / unit * unit;
+    while (cols * ceil_div(tiles, most) < TASKS_WANTED && most / 2 / unit * unit >= 48)
+        most = most / 2 / unit * unit;
+    size_t by_size = CHUNK_FLOATS / (most * tile_floats);
+    size_t by_tasks = ceil_div(TASKS_OF_THREAD * (size_t)threads, cols);
+    pass->block = most;
+    pass->blocks = ceil_div(tiles, most);
+    pass->chunk = least(most * (by_size > by_tasks ? by_size : by_tasks), tiles);
+    pass->left_point = (pass->chunk + TILE_SLACK) * WINO_LEFT_STEP + WINO_PAD;
+    pass->points_floats = (size_t)pass->depth_steps * WINO_POINTS * pass->left_point;
+}
+
+static void plan_forward(struct winograd *winograd, const struct cpu_backend *backend)
+{
+    const struct conv_desc *d = &winograd->desc;
+    struct wino_pass *pass = &winograd->forward;
+    pass->depth_steps = (d->x.c + WINO_CHANNELS - 1) / WINO_CHANNELS;
+    pass->col_blocks = (d->y.c + WINO_COLS - 1) / WINO_COLS;
+    cut_tiles(pass, winograd->tiles, 1, backend->threads);
+    size_t packed = round_up((size_t)d->y.c, (size_t)backend->isa->tile_cols) * 16;
+    pass->workspace_floats =
+        packed * (size_t)d->x.c + pass->points_floats + pass->blocks * 2 * (size_t)d->y.c;
+}
+
+static int plan_dgrad(struct winograd *winograd, int threads)
+{
+    const struct conv_desc *d = &winograd->desc;
+    struct wino_pass *pass = &winograd->dgrad;
+    size_t per_sample = (size_t)winograd->tiles_h * (size_t)winograd->tiles_w;
+    size_t plane =
+        (size_t)(4 * winograd->tiles_h + 1) * (size_t)(4 * winograd->tiles_w + 1);
+    if (per_sample > WINO_TILES || plane * WINO_CHANNELS > PLANE_MOST)
+        return 0;
+    pass->depth_steps = (d->y.c + WINO_DEPTH - 1) / WINO_DEPTH;
+    pass->col_blocks = 4 * ((d->x.c + WINO_COLS - 1) / WINO_COLS);
+    cut_tiles(pass, winograd->tiles, per_sample, threads);
+    pass->workspace_floats = pass->points_floats + pass->blocks * 4 * 2 * (size_t)d->x.c;
+    return 1;
+}
+
+static void plan_wgrad(struct winograd *winograd)
+{
+    const struct conv_desc *d = &winograd->desc;
+    struct wino_pass *pass = &winograd->wgrad;
+    pass->depth_steps = (d->y.c + WINO_ROWS - 1) / WINO_ROWS;
+    pass->col_blocks = (d->x.c + WINO_CHANNELS - 1) / WINO_CHANNELS;
+    size_t rows = (size_t)pass->depth_steps, cols = (size_t)pass->col_blocks;
+    size_t tile_floats = WINO_POINTS * (rows * WINO_ROWS + cols * WINO_DEPTH);
+    size_t chunks = ceil_div(winograd->tiles * tile_floats, GRAD_CHUNK_FLOATS);
+    pass->chunk = round_up(ceil_div(winograd->tiles, chunks), WINO_DEPTH);
+    pass->chunk = least(pass->chunk, winograd->tiles);
+    pass->left_point = pass->chunk * WINO_ROWS + WINO_PAD;
+    pass->right_point = pass->chunk * WINO_DEPTH + WINO_PAD;
+    pass->points_floats =
+        WINO_POINTS * (rows * pass->left_point + cols * pass->right_point) + TILE_SLACK;
+    pass->workspace_floats = pass->points_floats;
+    if (pass->chunk < winograd->tiles)
+        pass->workspace_floats += rows * cols * WINO_POINTS * WINO_GRAD_POINT;
+}
+
+struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc *desc,
+                               const struct cpu_backend *backend)
+{
+    *winograd = (struct winograd){.desc = *desc};
+    if (desc->kernel != 4 || desc->stride != 2 || desc->pad != 1)
+        return (struct wino_fits){0};
+    winograd->tiles_h = (desc->y.h + 3) / 4;
+    winograd->tiles_w = (desc->y.w + 3) / 4;
+    winograd->tiles =
+        (size_t)desc->y.n * (size_t)winograd->tiles_h * (size_t)winograd->tiles_w;
+    plan_forward(winograd, backend);
+    plan_wgrad(winograd);
+    return (struct wino_fits){1, plan_dgrad(winograd, backend->threads), 1};
+}
+
+/* ---- choosing -------------------------------------------------------------------- */
+
+// What one number costs that a transform makes or takes, in multiply-adds of the
+// products: measured with AVX-512 on an AMD Zen 5 core, from a profile of the layers of
+// DCGAN-64 at batch 64. Both scale with the width of a vector.
+enum {
+    COST_X_POINT = 20,      // of x or dx
+    COST_Y_POINT = 16,      // of y or dy
+    COST_PACKED_WEIGHT = 5, // forward, whose weights were packed before
+    COST_PLAIN_WEIGHT = 12, // dgrad, once for each block of tiles
+    COST_WEIGHT_GRAD = 16,
+};
+// What the direct passes take beyond their multiply-adds, for packing, in the same
+// measurement.
+static const double direct_forward = 1.15, direct_dgrad = 1.15, direct_wgrad = 1.25;
+
+// Fewer would exceed twice the direct way's error, whose sums are then short themselves.
+enum { CHANNELS_LEAST = 24, OUTPUTS_LEAST = 48, TILES_LEAST = 16 };
+
+struct wino_fits winograd_choose(const struct winograd *winograd, struct wino_fits fits)
+{
+    const struct conv_desc *d = &winograd->desc;
+    double tiles = (double)winograd->tiles,
+           row_tiles = (double)round_up(winograd->tiles, 4);
+    double c = d->x.c, c_padded = (double)round_up((size_t)d->x.c, WINO_CHANNELS);
+    double k = d->y.c, c_cols = (double)round_up((size_t)d->x.c, 8);
+    double k_cols = (double)round_up((size_t)d->y.c, 8);
+    double weights = 4 * WINO_POINTS * c * k;
+    double x_cost = COST_X_POINT * 4 * WINO_POINTS * tiles;
+    double y_cost = COST_Y_POINT * WINO_POINTS * tiles * k;
+    double direct = 16.0 * d->y.n * d->y.h * d->y.w * c * k;
+    const struct wino_pass *f = &winograd->forward, *g = &winograd->dgrad;
+
+    double forward = WINO_POINTS * row_tiles * 4 * c_padded * k_cols + x_cost * c_padded +
+                     y_cost + COST_PACKED_WEIGHT * weights * (double)f->blocks;
+    double dgrad = WINO_POINTS * row_tiles * k * 4 * c_cols + x_cost * c_cols + y_cost +
+                   COST_PLAIN_WEIGHT * weights * (double)g->blocks;
+    double wgrad = WINO_POINTS * tiles * k_cols * 4 * c_padded + x_cost * c_padded +
+                   y_cost + COST_WEIGHT_GRAD * weights;
+    fits.forward &= d->x.c >= CHANNELS_LEAST && forward < direct_forward * direct;
+    fits.dgrad &= d->y.c >= OUTPUTS_LEAST && dgrad < direct_dgrad * direct;
+    fits.wgrad &= winograd->tiles >= TILES_LEAST && wgrad < direct_wgrad * direct;
+    return fits;
+}
