@@ -143,6 +143,11 @@ name_what_is_missing()
     exit 3
 }
 
+# Where there is a CUDA toolkit, its sources are read by a second compiler too, if it can be had.
+if [ "${1-}" = --tests ] && command -v nvcc >/dev/null 2>&1; then
+    optional_packages="$optional_packages clang-19"
+fi
+
 wanted_test_packages='' wanted_test_programs='' wanted_test_libraries='' for_tests=''
 case "${1-}" in
 "") ;;

@@ -50,9 +50,11 @@ enum status arena_commit(struct arena *arena)
     arena->block = arena->device->ops->memory.allot(arena->device, bytes);
     if (!arena->block)
         return status_fail(STATUS_FAILED,
-                           "%s: %.1f MiB wanted, more than %s has free; choose a smaller "
-                           "batch or fewer channels",
-                           arena->name, (double)bytes / 1048576.0, arena->device->name);
+                           "%s: %.1f MiB wanted, %s has %.1f MiB free; give a smaller "
+                           "--batch, or narrower networks (--g-width, --d-width)",
+                           arena->name, (double)bytes / 1048576.0, arena->device->name,
+                           (double)arena->device->ops->memory.available(arena->device) /
+                               1048576.0);
     for (size_t i = 0; i < arena->slot_count; i++)
         *arena->slots[i].pointer = (char *)arena->block + arena->slots[i].offset;
     return STATUS_OK;

@@ -68,6 +68,11 @@
     X(optimizer, grads_unscale) \
     X(optimizer, adam_step)     \
     X(optimizer, scaler_update) \
+    X(optimizer, scaler_both)   \
+    X(optimizer, scaler_share)  \
+    X(optimizer, scaler_spread) \
+    X(optimizer, grads_norm)    \
+    X(optimizer, grads_clip)    \
     X(optimizer, half_copy)     \
     X(survey, survey)
 
@@ -160,7 +165,8 @@ static enum status self_test(struct device *device)
     size_t place = 0;
     const char *misjudged = NULL;
     if (!grads || !state)
-        status = status_fail(STATUS_FAILED, "%s: no memory for the start-up test",
+        status = status_fail(STATUS_FAILED,
+                             "%s: no memory for the start-up test; see what else uses it",
                              device->name);
     else
         misjudged = misjudged_value(device, grads, state, &place);

@@ -351,6 +351,23 @@ struct optimizer_ops {
     void (*scaler_update)(struct device *device, struct scaler_state *state,
                           struct step_record *record);
 
+    /* scaler_finish_both(), scaler_take_scale() and scaler_spread_overflow() there. */
+    void (*scaler_both)(struct device *device, struct scaler_state *first,
+                        struct step_record *first_record, struct scaler_state *second,
+                        struct step_record *second_record, int holds);
+    void (*scaler_share)(struct device *device, const struct scaler_state *from,
+                         struct scaler_state *to);
+    void (*scaler_spread)(struct device *device, const struct scaler_state *from,
+                          struct scaler_state *to, enum overflow_reach reach);
+
+    /* *norm = norm_of_sum(sqrt(sum of grads^2)), the sum in f64, in an order that depends
+     * on n and the device alone.   grads [n] f32   norm: one float */
+    void (*grads_norm)(struct device *device, const float *grads, size_t n, float *norm);
+
+    /* grads *= clip_factor(*norm, max_norm); untouched where that is 1. */
+    void (*grads_clip)(struct device *device, float *grads, size_t n, float max_norm,
+                       const float *norm);
+
     /* half = round(params) for n elements. */
     void (*half_copy)(struct device *device, const float *params, void *half,
                       enum dtype half_dtype, size_t n);

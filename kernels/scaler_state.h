@@ -37,6 +37,12 @@ struct scaler_state {
     float found_inf; // a gradient was inf or NaN before unscaling (PyTorch's flag)
     float found_inf_unscaled; // a finite gradient became inf when multiplied by 1/scale
 
+    // This step, where several scales train one run (scaler/topology.h).
+    float
+        found_inf_elsewhere; // another loss of this network overflowed at a scale of its own
+    int32_t is_held;         // the other network overflowed, and holds this step back
+    float grad_norm;         // of the unscaled gradients before clipping; 0: not measured
+
     // Rules beyond PyTorch's.
     int32_t is_static;         // the scale stays; gradients are checked and steps skipped
     float min_scale;           // no back-off goes below; 0: none
@@ -56,17 +62,20 @@ struct scaler_state {
     int64_t skipped_in_a_row;
     int64_t growths;
     int64_t backoffs;
+    int64_t held; // steps not taken because of the other network
 };
 
 /* What the host learns of one step, through a ring that it reads a step late. */
 struct step_record {
     float scale_used, scale_after;
     int32_t growth_tracker;
-    int32_t was_skipped;
-    int32_t at_floor; // the scale had to go down and is at min_scale already
+    int32_t was_skipped; // for an overflow of this network
+    int32_t was_held;    // for one of the other; the rule has not been applied
+    int32_t at_floor;    // the scale had to go down and is at min_scale already
     int32_t hysteresis_used;
-    float found_inf, found_inf_unscaled;
-    int64_t adam_t, updates, skipped, skipped_in_a_row, growths, backoffs;
+    float found_inf, found_inf_unscaled, found_inf_elsewhere;
+    float grad_norm; // unscaled, before clipping; 0: not measured
+    int64_t adam_t, updates, skipped, skipped_in_a_row, growths, backoffs, held;
 };
 
 /* True unless the value is inf or NaN: a bit test, so that no flag can fold it away. */
@@ -89,10 +98,22 @@ DEVICE_INLINE float scaler_scale(const struct scaler_state *state)
     return state->enabled ? state->scale : 1.0f;
 }
 
+/* True when gradients of this scale overflowed: what the rule goes by. */
+DEVICE_INLINE int scaler_overflowed(const struct scaler_state *state)
+{
+    return state->found_inf != 0.0f || state->found_inf_unscaled != 0.0f;
+}
+
+/* True when this network's step is skipped for an overflow of its own. */
+DEVICE_INLINE int scaler_skips(const struct scaler_state *state)
+{
+    return scaler_overflowed(state) || state->found_inf_elsewhere != 0.0f;
+}
+
 /* True when this step must not touch the weights. */
 DEVICE_INLINE int scaler_must_skip(const struct scaler_state *state)
 {
-    return state->found_inf != 0.0f || state->found_inf_unscaled != 0.0f;
+    return scaler_skips(state) || state->is_held;
 }
 
 /* True when this overflow lowers the scale; else it only skips.
@@ -152,7 +173,7 @@ DEVICE_INLINE int scaler_rule(struct scaler_state *state)
     if (!state->enabled || state->is_static)
         return 0;
     state->steps_since_rescale += 1;
-    if (scaler_must_skip(state)) {
+    if (scaler_overflowed(state)) {
         state->growth_tracker = 0;
         state->growth_wait = state->growth_delay;
         return scaler_backs_off(state) ? scaler_back_off(state) : 0;
@@ -176,14 +197,19 @@ DEVICE_INLINE int scaler_rule(struct scaler_state *state)
 DEVICE_INLINE void scaler_count_step(struct scaler_state *state,
                                      struct step_record *record)
 {
-    int skipped = scaler_must_skip(state);
+    int skipped = scaler_skips(state);
     record->scale_used = scaler_scale(state);
     record->found_inf = state->found_inf;
     record->found_inf_unscaled = state->found_inf_unscaled;
+    record->found_inf_elsewhere = state->found_inf_elsewhere;
+    record->grad_norm = state->grad_norm;
     record->was_skipped = skipped;
+    record->was_held = state->is_held && !skipped;
     state->updates += 1;
     state->skipped += skipped;
-    state->skipped_in_a_row = skipped ? state->skipped_in_a_row + 1 : 0;
+    state->held += record->was_held;
+    if (!record->was_held) // a step that was held back neither fails nor succeeds
+        state->skipped_in_a_row = skipped ? state->skipped_in_a_row + 1 : 0;
 }
 
 /* Clears this step's flags, and tells the record what is after the rule. */
@@ -191,6 +217,9 @@ DEVICE_INLINE void scaler_end_step(struct scaler_state *state, struct step_recor
 {
     state->found_inf = 0.0f;
     state->found_inf_unscaled = 0.0f;
+    state->found_inf_elsewhere = 0.0f;
+    state->is_held = 0;
+    state->grad_norm = 0.0f;
     record->scale_after = scaler_scale(state);
     record->growth_tracker = state->growth_tracker;
     record->hysteresis_used = state->hysteresis_used;
@@ -200,6 +229,7 @@ DEVICE_INLINE void scaler_end_step(struct scaler_state *state, struct step_recor
     record->skipped_in_a_row = state->skipped_in_a_row;
     record->growths = state->growths;
     record->backoffs = state->backoffs;
+    record->held = state->held;
 }
 
 /* Counts the step, applies the rule, fills the record, clears this step's flags. */
@@ -207,8 +237,84 @@ DEVICE_INLINE void scaler_finish_step(struct scaler_state *state,
                                       struct step_record *record)
 {
     scaler_count_step(state, record);
-    record->at_floor = scaler_rule(state);
+    record->at_floor = record->was_held ? 0 : scaler_rule(state);
     scaler_end_step(state, record);
+}
+
+/* ---- one scale for two optimizers ------------------------------------------------ */
+
+/* Takes over all that the rule moves; flags and step counters stay. */
+DEVICE_INLINE void scaler_take_scale(struct scaler_state *to,
+                                     const struct scaler_state *from)
+{
+    to->scale = from->scale;
+    to->growth_tracker = from->growth_tracker;
+    to->hysteresis_used = from->hysteresis_used;
+    to->growth_wait = from->growth_wait;
+    to->steps_since_rescale = from->steps_since_rescale;
+    to->overflows_since_rescale = from->overflows_since_rescale;
+    to->growths = from->growths;
+    to->backoffs = from->backoffs;
+}
+
+/* PyTorch's update() of one scaler after two optimizers: each step is counted by its own
+ * flags, and the rule sees one step, bad if either overflowed. With `holds`, an overflow
+ * of the second holds back the next step of the first. */
+DEVICE_INLINE void scaler_finish_both(struct scaler_state *first,
+                                      struct step_record *first_record,
+                                      struct scaler_state *second,
+                                      struct step_record *second_record, int holds)
+{
+    scaler_count_step(first, first_record);
+    scaler_count_step(second, second_record);
+    if (second->found_inf != 0.0f)
+        first->found_inf = 1.0f;
+    if (second->found_inf_unscaled != 0.0f)
+        first->found_inf_unscaled = 1.0f;
+    first_record->at_floor = second_record->at_floor = scaler_rule(first);
+    scaler_take_scale(second, first);
+    scaler_end_step(first, first_record);
+    scaler_end_step(second, second_record);
+    first->is_held = holds && second_record->was_skipped;
+}
+
+/* ---- what an overflow means to others -------------------------------------------- */
+
+enum overflow_reach {
+    OVERFLOW_SKIPS, // to another loss of the same network: its step is skipped as well
+    OVERFLOW_HOLDS  // to the other network: its next step is held back
+};
+
+/* Tells `to` of an overflow of `from` in this step. */
+DEVICE_INLINE void scaler_spread_overflow(const struct scaler_state *from,
+                                          struct scaler_state *to, int reach)
+{
+    if (!scaler_skips(from))
+        return;
+    if (reach == OVERFLOW_SKIPS)
+        to->found_inf_elsewhere = 1.0f;
+    else
+        to->is_held = 1;
+}
+
+/* ---- clipping -------------------------------------------------------------------- */
+
+/* The f32 of the root of a sum of squares: finite exactly when all gradients are. */
+DEVICE_INLINE float norm_of_sum(double root)
+{
+    float norm = (float)root;
+    if (!scale_is_finite(norm) && root <= 1.7976931348623157e308)
+        return 3.40282347e38f;
+    return norm;
+}
+
+/* What gradients of this norm are multiplied by: min(max_norm/(norm + 1e-6), 1) in f32; 1
+ * where the norm is not finite, so that inf and NaN stay to be seen.
+ * Source: PyTorch's torch.nn.utils.clip_grad_norm_. */
+DEVICE_INLINE float clip_factor(float norm, float max_norm)
+{
+    float factor = max_norm / (norm + 1e-6f);
+    return scale_is_finite(norm) && factor < 1.0f ? factor : 1.0f;
 }
 
 #endif

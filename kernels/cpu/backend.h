@@ -14,18 +14,29 @@
 #define REDUCE_PARTS 64
 #define REDUCE_FLOATS (1 << 20) // room for the parts' sums
 
+#define WINO_RESULT (WINO_POINTS * (WINO_TILES * WINO_COLS + 16)) // of one task
+
 /* One thread's buffers, reused by every op. */
 struct scratch {
     float *left;   // GEMM_ROWS x GEMM_LEFT_STEP, or GEMM_PANEL_ROWS x GEMM_DEPTH
     float *right;  // GEMM_DEPTH x GEMM_COLS: wgrad's window columns
     float *result; // GEMM_PANEL_ROWS x GEMM_RESULT_STEP
     float *line;   // GEMM_COLS + 32
+    float *points; // WINO_RESULT: a Winograd task's products
+};
+
+/* Which way convolutions go; TWINSCALE_CONV sets it, for tests and measurements. */
+enum conv_choice {
+    CONV_AUTO,     // whichever is estimated to be faster
+    CONV_DIRECT,   // never Winograd
+    CONV_WINOGRAD, // Winograd wherever the shape allows it
 };
 
 struct cpu_backend {
     const struct isa *isa;
     struct ops ops;
     struct ops ref; // what is not overridden, and what overrides fall back to
+    enum conv_choice conv_choice;
     int threads;
     struct pool *pool;
     struct scratch *scratch; // [threads]
@@ -65,5 +76,6 @@ void cpu_fill_pointwise(struct pointwise_ops *ops);
 void cpu_fill_bias_grad(struct pointwise_ops *ops); // with the norms, whose sums it is
 void cpu_fill_image(struct image_ops *ops);
 void cpu_fill_optimizer(struct optimizer_ops *ops);
+void cpu_fill_survey(struct survey_ops *ops);
 
 #endif

@@ -5,6 +5,7 @@
 #include "kernels/cpu/body_gemm.h"
 #include "kernels/cpu/body_norm.h"
 #include "kernels/cpu/body_pack.h"
+#include "kernels/cpu/body_winograd.h"
 
 #define BODY_JOIN(a, b) a##b
 #define BODY_TABLE(name) BODY_JOIN(isa_, name)
@@ -26,6 +27,15 @@ const struct isa BODY_TABLE(ISA) = {
     .finish_row = finish_row,
     .finish_flat = finish_flat,
     .finish_grad = finish_grad,
+    .wino_spread_x = wino_spread_x,
+    .wino_spread_dy = wino_spread_dy,
+    .wino_weights_forward = wino_weights_forward,
+    .wino_weights_dgrad = wino_weights_dgrad,
+    .wino_multiply_rows = wino_multiply_rows,
+    .wino_multiply_columns = wino_multiply_columns,
+    .wino_gather_y = wino_gather_y,
+    .wino_gather_dx = wino_gather_dx,
+    .wino_gather_dw = wino_gather_dw,
     .channel_sums = channel_sums,
     .norm_forward = norm_forward,
     .norm_reduce = norm_reduce,

@@ -73,6 +73,27 @@ static enum status choose_isa(const struct isa **result)
     return STATUS_OK;
 }
 
+/* What TWINSCALE_CONV asks for. */
+static enum status choose_conv(enum conv_choice *choice)
+{
+    static const char *const names[] = {
+        [CONV_AUTO] = "auto", [CONV_DIRECT] = "direct", [CONV_WINOGRAD] = "winograd"};
+    const char *wanted = getenv("TWINSCALE_CONV");
+    *choice = CONV_AUTO;
+    if (!wanted || !*wanted)
+        return STATUS_OK;
+    for (int i = CONV_AUTO; i <= CONV_WINOGRAD; i++) {
+        if (strcmp(wanted, names[i]) == 0) {
+            *choice = (enum conv_choice)i;
+            return STATUS_OK;
+        }
+    }
+    return status_fail(STATUS_USAGE,
+                       "TWINSCALE_CONV is \"%s\": expected auto, direct or winograd, or "
+                       "unset it to let each layer take the faster way",
+                       wanted);
+}
+
 /* The CPU's own name, without trailing blanks; "CPU" where it is not told. */
 static void cpu_model(char *text, size_t bytes)
 {
@@ -166,7 +187,7 @@ static enum status allot_scratch(struct cpu_backend *backend)
     const size_t left = (by_rows > by_panels ? by_rows : by_panels) + 64;
     const size_t right = GEMM_DEPTH * GEMM_COLS, line = GEMM_COLS + 64;
     const size_t result = GEMM_PANEL_ROWS * GEMM_RESULT_STEP;
-    const size_t each = left + right + result + line;
+    const size_t each = left + right + result + line + WINO_RESULT;
     size_t threads = (size_t)backend->threads;
     backend->scratch = calloc(threads, sizeof *backend->scratch);
     backend->scratch_block = allot_floats(each * threads);
@@ -179,8 +200,11 @@ static enum status allot_scratch(struct cpu_backend *backend)
             each * threads * sizeof(float), threads);
     for (size_t i = 0; i < threads; i++) {
         float *block = backend->scratch_block + i * each;
-        backend->scratch[i] = (struct scratch){block, block + left, block + left + right,
-                                               block + left + right + result};
+        struct scratch *scratch = &backend->scratch[i];
+        *scratch = (struct scratch){.left = block, .right = block + left};
+        scratch->result = scratch->right + right;
+        scratch->line = scratch->result + result;
+        scratch->points = scratch->line + line;
     }
     return STATUS_OK;
 }
@@ -190,13 +214,16 @@ static enum status allot_scratch(struct cpu_backend *backend)
 enum status cpu_open(struct device *device)
 {
     const struct isa *isa = NULL;
+    enum conv_choice conv_choice;
     TRY(choose_isa(&isa));
+    TRY(choose_conv(&conv_choice));
     struct cpu_backend *backend = calloc(1, sizeof *backend);
     if (!backend)
         return status_fail(STATUS_FAILED, "cpu: no memory for the backend");
     if (device->threads < 1)
         device->threads = usable_cores();
     backend->isa = isa;
+    backend->conv_choice = conv_choice;
     backend->threads = device->threads;
     ref_fill_ops(&backend->ref);
     backend->ops = backend->ref;
@@ -205,6 +232,7 @@ enum status cpu_open(struct device *device)
     cpu_fill_pointwise(&backend->ops.pointwise);
     cpu_fill_image(&backend->ops.image);
     cpu_fill_optimizer(&backend->ops.optimizer);
+    cpu_fill_survey(&backend->ops.survey);
     device->backend = backend;
     device->ops = &backend->ops;
     device->channel_multiple = 1;

@@ -14,6 +14,13 @@
  * TWINSCALE_ISA, STATUS_FAILED the bytes that were wanted. */
 enum status cpu_open(struct device *device);
 
+/* Whether pass 0 forward, 1 dgrad, 2 wgrad of a plan of this backend goes by Winograd; for
+ * tests and measurements. TWINSCALE_CONV = auto | direct | winograd, read by cpu_open(),
+ * decides for the plans that are prepared: the faster way by estimate, or one of them
+ * wherever the shape allows it. */
+struct conv_plan;
+int cpu_conv_by_winograd(const struct conv_plan *plan, int pass);
+
 /* Releases device->backend; a device that never opened is fine. */
 void cpu_close(struct device *device);
 

@@ -1,9 +1,11 @@
 /* cpu_conv.c - the three passes of a convolution as products of packed matrices. */
 #include <stdlib.h>
 
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/wgrad.h"
+#include "kernels/cpu/winograd.h"
 
 struct conv_plan {
     struct conv_desc desc;
@@ -12,6 +14,8 @@ struct conv_plan {
     struct product forward, dgrad;
     struct fold fold;
     struct wgrad wgrad;
+    struct winograd winograd;
+    struct wino_fits by_winograd; // the passes that go that way
 };
 
 static struct window forward_window(const struct conv_desc *d)
@@ -156,11 +160,31 @@ static void cpu_release(struct device *device, struct conv_plan *plan)
     free(plan);
 }
 
+/* The passes that Winograd takes over. */
+static struct wino_fits choose_winograd(struct conv_plan *plan,
+                                        const struct cpu_backend *backend)
+{
+    struct wino_fits fits = {0};
+    if (backend->conv_choice != CONV_DIRECT)
+        fits = winograd_plan(&plan->winograd, &plan->desc, backend);
+    return backend->conv_choice == CONV_AUTO ? winograd_choose(&plan->winograd, fits)
+                                             : fits;
+}
+
 /* What the hungriest pass needs. */
 static size_t workspace_floats(const struct conv_plan *plan)
 {
-    const size_t passes[] = {plan->forward.workspace_floats, plan->dgrad.workspace_floats,
-                             plan->fold.workspace_floats, plan->wgrad.workspace_floats};
+    const struct winograd *winograd = &plan->winograd;
+    const struct wino_fits *by_winograd = &plan->by_winograd;
+    const size_t passes[] = {
+        by_winograd->forward ? winograd->forward.workspace_floats
+                             : plan->forward.workspace_floats,
+        by_winograd->dgrad ? winograd->dgrad.workspace_floats
+        : plan->is_folded  ? plan->fold.workspace_floats
+                           : plan->dgrad.workspace_floats,
+        by_winograd->wgrad ? winograd->wgrad.workspace_floats
+                           : plan->wgrad.workspace_floats,
+    };
     size_t most = 0;
     for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++)
         most = passes[i] > most ? passes[i] : most;
@@ -199,6 +223,7 @@ static enum status cpu_prepare(struct device *device, const struct conv_desc *de
     else if (!plan->is_folded)
         plan_dgrad(plan, isa);
     plan_wgrad(plan, isa);
+    plan->by_winograd = choose_winograd(plan, cpu_backend(device));
 
     enum status status = cpu_reserve_workspace(device, workspace_floats(plan));
     if (status != STATUS_OK) {
@@ -252,7 +277,10 @@ static void cpu_forward(struct device *device, struct conv_plan *plan,
     check_operand("x", x, d->x);
     check_operand("w", w, weight_shape(d));
     check_operand("y", y, d->y);
-    product_run(&plan->forward, device, x, w, without_undo(epilogue), y);
+    if (plan->by_winograd.forward)
+        winograd_forward(&plan->winograd, device, x, w, without_undo(epilogue), y);
+    else
+        product_run(&plan->forward, device, x, w, without_undo(epilogue), y);
     finish_undo(device, epilogue, y);
 }
 
@@ -264,7 +292,9 @@ static void cpu_dgrad(struct device *device, struct conv_plan *plan,
     check_operand("dy", dy, d->y);
     check_operand("w", w, weight_shape(d));
     check_operand("dx", dx, d->x);
-    if (plan->is_folded)
+    if (plan->by_winograd.dgrad)
+        winograd_dgrad(&plan->winograd, device, dy, w, without_undo(epilogue), dx);
+    else if (plan->is_folded)
         fold_run(&plan->fold, device, dy, w, without_undo(epilogue), dx);
     else
         product_run(&plan->dgrad, device, dy, w, without_undo(epilogue), dx);
@@ -278,7 +308,16 @@ static void cpu_wgrad(struct device *device, struct conv_plan *plan,
     const struct conv_desc *d = &plan->desc;
     check_operand("x", x, d->x);
     check_operand("dy", dy, d->y);
-    wgrad_run(&plan->wgrad, device, x, dy, d->dtype, grad, accumulate);
+    if (plan->by_winograd.wgrad)
+        winograd_wgrad(&plan->winograd, device, x, dy, d->dtype, grad, accumulate);
+    else
+        wgrad_run(&plan->wgrad, device, x, dy, d->dtype, grad, accumulate);
+}
+
+int cpu_conv_by_winograd(const struct conv_plan *plan, int pass)
+{
+    const struct wino_fits *fits = &plan->by_winograd;
+    return pass == 0 ? fits->forward : pass == 1 ? fits->dgrad : fits->wgrad;
 }
 
 void cpu_fill_conv(struct conv_ops *ops)

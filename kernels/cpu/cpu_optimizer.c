@@ -75,6 +75,62 @@ static void cpu_grads_unscale(struct device *device, float *grads, size_t n,
     cpu_parallel(device, pieces(n), scale_task, &job);
 }
 
+/* ---- clipping -------------------------------------------------------------------- */
+
+enum { NORM_PARTS = 256 }; // at most; each of whole PIECEs
+
+struct norm_job {
+    const float *from;
+    size_t n, part; // elements of a part
+    double sum[NORM_PARTS];
+};
+
+// Eight sums beside each other, which is what a vector register of doubles holds.
+static void norm_task(void *job_pointer, size_t task, int thread)
+{
+    (void)thread;
+    struct norm_job *job = job_pointer;
+    size_t first = task * job->part;
+    size_t count = job->n - first < job->part ? job->n - first : job->part;
+    const float *from = job->from + first;
+    double sum[8] = {0}, rest = 0.0;
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        for (size_t lane = 0; lane < 8; lane++)
+            sum[lane] += (double)from[i + lane] * (double)from[i + lane];
+    for (; i < count; i++)
+        rest += (double)from[i] * (double)from[i];
+    for (size_t lane = 0; lane < 8; lane++)
+        rest += sum[lane];
+    job->sum[task] = rest;
+}
+
+static void cpu_grads_norm(struct device *device, const float *grads, size_t n,
+                           float *norm)
+{
+    size_t part = (pieces(n) + NORM_PARTS - 1) / NORM_PARTS * PIECE;
+    size_t parts = part ? (n + part - 1) / part : 0;
+    struct norm_job job = {.from = grads, .n = n, .part = part};
+    double sum = 0.0;
+    cpu_parallel(device, parts, norm_task, &job);
+    for (size_t i = 0; i < parts; i++)
+        sum += job.sum[i];
+    *norm = norm_of_sum(sqrt(sum));
+}
+
+static void cpu_grads_clip(struct device *device, float *grads, size_t n, float max_norm,
+                           const float *norm)
+{
+    struct flat_job job = {.isa = cpu_backend(device)->isa,
+                           .to = grads,
+                           .n = n,
+                           .factor = clip_factor(*norm, max_norm)};
+    if (job.factor != 1.0f)
+        cpu_parallel(device, pieces(n), scale_task, &job);
+}
+
+/* ---- Adam ------------------------------------------------------------------------ */
+
 static void adam_task(void *job_pointer, size_t task, int thread)
 {
     (void)thread;
@@ -147,4 +203,6 @@ void cpu_fill_optimizer(struct optimizer_ops *ops)
     ops->grads_unscale = cpu_grads_unscale;
     ops->adam_step = cpu_adam_step;
     ops->half_copy = cpu_half_copy;
+    ops->grads_norm = cpu_grads_norm;
+    ops->grads_clip = cpu_grads_clip;
 }

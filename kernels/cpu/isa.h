@@ -80,6 +80,62 @@ struct sweep {
     float slope;
 };
 
+/* ---- Winograd; see winograd.h ----------------------------------------------------- */
+
+#define WINO_POINTS 25
+#define WINO_CHANNELS 16 // of x in one step of depth: times 4 phases
+#define WINO_DEPTH 64    // of one block product; short, for the sake of its rounding
+#define WINO_COLS 32     // columns of a task of forward and dgrad
+#define WINO_TILES 96    // rows of such a task, at most
+#define WINO_ROWS 48     // rows of a task of wgrad, whose columns are WINO_DEPTH
+#define WINO_LEFT_STEP 80 // floats from one row of a left side to the next
+
+/* A tensor seen as tiles of 4x4 pixels of y: y itself, or x, where a tile is 10x10. */
+struct wino_image {
+    const void *data;
+    enum dtype dtype;
+    int height, width, channels;
+    int tiles_h, tiles_w; // of a sample
+};
+
+/* Tiles [first, first + tiles) to points. Point e of tile t goes to
+ *   to + e*point_step + t*tile_step + place of the channel
+ * where channel c of dy has place c, and vector v of (phase, channel) of x has place
+ * v/2*pair_step + v%2*LANES; channels beyond `channels` of x are written as zeros. */
+struct wino_spread {
+    struct wino_image image;
+    size_t first;
+    int tiles, channel, channels; // x: at most WINO_CHANNELS
+    float *to;
+    size_t point_step, tile_step, pair_step;
+};
+
+/* 25 products, one per point, of `rows` x `depth` and `depth` x `cols`. Rows of the result
+ * are WINO_COLS or WINO_DEPTH apart, whichever holds `cols`. */
+struct wino_product {
+    const float *left, *right;
+    size_t left_point, right_point, right_panel;
+    float *result;
+    size_t result_point;
+    int rows, cols, depth, accumulate;
+};
+#define WINO_STEP_OF(cols) ((cols) > WINO_COLS ? WINO_DEPTH : WINO_COLS)
+
+/* Points of tiles [first, first + tiles) to stored pixels of y or dx. The sums are
+ * overwritten. */
+struct wino_gather {
+    struct wino_image image;
+    const float *from;
+    size_t point_step;
+    size_t first;
+    int tiles, channel, cols;
+    struct finish finish;
+    void *out;
+    float *sum, *sumsq; // [cols], or NULL
+    int phase;          // of dx: 2*down + across
+    float *plane;       // of dx: room for one sample of a phase, one vector a pixel
+};
+
 /* What an Adam sweep needs, with the scalars of this step. */
 struct adam_sweep {
     const struct adam_args *args;
@@ -125,6 +181,26 @@ struct isa {
     // grad = (accumulate ? grad : 0) + round(sum of `parts` arrays, `step` floats apart).
     void (*finish_grad)(const float *part, size_t step, int parts, int n,
                         enum dtype dtype, float *grad, int accumulate);
+
+    void (*wino_spread_x)(const struct wino_spread *spread);
+    void (*wino_spread_dy)(const struct wino_spread *spread);
+    // From one packed panel [tap][channel][tile_cols] to [point][phase, channel][tile_cols].
+    void (*wino_weights_forward)(const float *panel, size_t tap_step, int channels,
+                                 float *to, size_t point_step);
+    // From rows of weights, `offset` at the first tap of a phase, to panels [point][cols /
+    // tile_cols][WINO_DEPTH][tile_cols].
+    void (*wino_weights_dgrad)(const void *taps, enum dtype dtype, size_t offset,
+                               size_t row_step, size_t tap_step, int rows, int cols,
+                               float *to, size_t point_step);
+    // Left sides [row][WINO_LEFT_STEP], and [depth][WINO_ROWS].
+    void (*wino_multiply_rows)(const struct wino_product *product);
+    void (*wino_multiply_columns)(const struct wino_product *product);
+    void (*wino_gather_y)(const struct wino_gather *gather);
+    void (*wino_gather_dx)(const struct wino_gather *gather);
+    // One row of the result, [point][phase][WINO_CHANNELS], to grad [16 taps][channels].
+    void (*wino_gather_dw)(const float *from, size_t point_step, int channels,
+                           enum dtype dtype, float *grad, size_t tap_step,
+                           int accumulate);
 
     // Per-channel sums of rows are written, not added; sumsq may be NULL.
     void (*channel_sums)(const struct norm_rows *rows, float *sum, float *sumsq);

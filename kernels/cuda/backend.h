@@ -69,6 +69,7 @@ void cuda_fill_pointwise(struct pointwise_ops *ops); // pointwise.cu
 void cuda_fill_image(struct image_ops *ops);         // image.cu
 void cuda_fill_loss(struct loss_ops *ops);           // loss.cu
 void cuda_fill_optimizer(struct optimizer_ops *ops); // optimizer.cu
+void cuda_fill_scaler(struct optimizer_ops *ops);    // scaler.cu: the rest of them
 void cuda_fill_survey(struct survey_ops *ops);       // survey.cu
 
 /* For convolutions (conv_extra.cu): grad = (accumulate ? grad : 0) + dw.

@@ -1,4 +1,5 @@
-/* ref_optimizer.c - the finite check, Adam, the scaler's rule and the moving average. */
+/* ref_optimizer.c - the finite check, clipping, Adam, the scalers' rule and the
+ * moving average. */
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
 
@@ -73,6 +74,46 @@ static void scaler_update(struct device *device, struct scaler_state *state,
     scaler_finish_step(state, record);
 }
 
+static void scaler_both(struct device *device, struct scaler_state *first,
+                        struct step_record *first_record, struct scaler_state *second,
+                        struct step_record *second_record, int holds)
+{
+    (void)device;
+    scaler_finish_both(first, first_record, second, second_record, holds);
+}
+
+static void scaler_share(struct device *device, const struct scaler_state *from,
+                         struct scaler_state *to)
+{
+    (void)device;
+    scaler_take_scale(to, from);
+}
+
+static void scaler_spread(struct device *device, const struct scaler_state *from,
+                          struct scaler_state *to, enum overflow_reach reach)
+{
+    (void)device;
+    scaler_spread_overflow(from, to, reach);
+}
+
+static void grads_norm(struct device *device, const float *grads, size_t n, float *norm)
+{
+    (void)device;
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)grads[i] * (double)grads[i];
+    *norm = norm_of_sum(sqrt(sum));
+}
+
+static void grads_clip(struct device *device, float *grads, size_t n, float max_norm,
+                       const float *norm)
+{
+    (void)device;
+    float factor = clip_factor(*norm, max_norm);
+    for (size_t i = 0; factor != 1.0f && i < n; i++)
+        grads[i] *= factor;
+}
+
 static void half_copy(struct device *device, const float *params, void *half,
                       enum dtype half_dtype, size_t n)
 {
@@ -88,6 +129,11 @@ void ref_fill_optimizer(struct optimizer_ops *ops)
         .grads_unscale = grads_unscale,
         .adam_step = adam_step,
         .scaler_update = scaler_update,
+        .scaler_both = scaler_both,
+        .scaler_share = scaler_share,
+        .scaler_spread = scaler_spread,
+        .grads_norm = grads_norm,
+        .grads_clip = grads_clip,
         .half_copy = half_copy,
     };
 }

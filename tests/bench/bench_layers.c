@@ -1,18 +1,22 @@
 /* bench_layers - how near each pass of each convolution comes to this CPU's arithmetic
- * peak.
+ * peak, and what Winograd makes of it.
  *
  *     bench_layers [THREADS [f32|f16|bf16 [SET]]]
  *
- * Prints GFLOP/s of forward, dgrad and wgrad for the layers of fmnist-quick and of
- * DCGAN-64 at batch 64 beside the peak of fused multiply-adds that stay in registers,
- * measured in the same run on the same threads. Every number is the fastest of the
- * repeats that fit a tenth of a second: on a busy machine the fastest is the one that was
- * not interrupted. */
+ * Prints, for forward, dgrad and wgrad of the layers of fmnist-quick, DCGAN-32 and
+ * DCGAN-64 at batch 64: the time of the direct way and of Winograd, taken in turns, their
+ * ratio, and the GFLOP/s of the better one beside the peak of fused multiply-adds that
+ * stay in registers, measured in the same run on the same threads. GFLOP are counted as
+ * the definition has them, so that Winograd may exceed the peak; a star marks the passes
+ * that a run takes by Winograd of its own accord. Every time is the fastest of the repeats
+ * that fit a fifth of a second: on a busy machine the fastest is the one that was not
+ * interrupted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/device.h"
 #include "kernels/half.h"
@@ -29,6 +33,9 @@ static const struct layer_row layers[] = {
     {"fmnist", "24 <-> 48 @14", 14, 24, 48, 4, 2, 1},
     {"fmnist", "1 <-> 24 @28", 28, 1, 24, 4, 2, 1},
     {"fmnist", "7x7x48 -> 1", 7, 48, 1, 7, 1, 0},
+    {"dcgan32", "64 <-> 128 @8", 8, 64, 128, 4, 2, 1},
+    {"dcgan32", "32 <-> 64 @16", 16, 32, 64, 4, 2, 1},
+    {"dcgan28", "64 <-> 128 @14", 14, 64, 128, 4, 2, 1},
     {"dcgan64", "z 100 -> 4x4x512", 4, 512, 100, 4, 1, 0},
     {"dcgan64", "256 <-> 512 @8", 8, 256, 512, 4, 2, 1},
     {"dcgan64", "128 <-> 256 @16", 16, 128, 256, 4, 2, 1},
@@ -130,38 +137,64 @@ static struct tensor random_tensor(const struct device *device, enum dtype dtype
     return tensor;
 }
 
+enum way { DIRECT, WINOGRAD, AUTO, WAYS };
+static const char *const way_names[WAYS] = {"direct", "winograd", "auto"};
+
 struct layer_run {
-    struct device *device;
-    struct conv_plan *plan;
+    struct device *device[WAYS];
+    struct conv_plan *plan[WAYS];
     struct tensor x, y, w, grad;
 };
 
 enum pass { FORWARD, DGRAD, WGRAD, PASSES };
 
-static void run_pass(struct layer_run *run, enum pass pass)
+static void run_pass(struct layer_run *run, enum pass pass, enum way way)
 {
-    const struct conv_ops *conv = &run->device->ops->conv;
+    struct device *device = run->device[way];
+    struct conv_plan *plan = run->plan[way];
+    const struct conv_ops *conv = &device->ops->conv;
     if (pass == FORWARD)
-        conv->forward(run->device, run->plan, &run->x, &run->w, NULL, &run->y);
+        conv->forward(device, plan, &run->x, &run->w, NULL, &run->y);
     else if (pass == DGRAD)
-        conv->dgrad(run->device, run->plan, &run->y, &run->w, NULL, &run->x);
+        conv->dgrad(device, plan, &run->y, &run->w, NULL, &run->x);
     else
-        conv->wgrad(run->device, run->plan, &run->x, &run->y, run->grad.data, 0);
+        conv->wgrad(device, plan, &run->x, &run->y, run->grad.data, 0);
 }
 
-static double fastest_seconds(struct layer_run *run, enum pass pass)
+static void fastest_seconds(struct layer_run *run, enum pass pass, int ways,
+                            double best[WAYS])
 {
-    double best = 1e30, begin = now();
-    for (int repeat = 0; repeat < 3 || now() - begin < 0.1; repeat++) {
-        double start = now();
-        run_pass(run, pass);
-        double seconds = now() - start;
-        best = seconds < best ? seconds : best;
+    double begin = now();
+    for (int way = 0; way < WAYS; way++)
+        best[way] = 1e30;
+    for (int repeat = 0; repeat < 3 || now() - begin < 0.2; repeat++) {
+        for (int way = 0; way < ways; way++) {
+            double start = now();
+            run_pass(run, pass, (enum way)way);
+            double seconds = now() - start;
+            best[way] = seconds < best[way] ? seconds : best[way];
+        }
     }
-    return best;
 }
 
-static int bench_layer(struct device *device, const struct layer_row *row,
+static void print_pass(struct layer_run *run, enum pass pass, int has_winograd,
+                       double flops, double peak)
+{
+    double best[WAYS];
+    fastest_seconds(run, pass, has_winograd ? 2 : 1, best);
+    double seconds = best[WINOGRAD] < best[DIRECT] ? best[WINOGRAD] : best[DIRECT];
+    printf("  %7.3f ", best[DIRECT] * 1e3);
+    if (has_winograd)
+        printf("%7.3f%s x%4.2f", best[WINOGRAD] * 1e3,
+               cpu_conv_by_winograd(run->plan[AUTO], (int)pass) ? "*" : " ",
+               best[DIRECT] / best[WINOGRAD]);
+    else
+        printf("%14s", "");
+    printf(" %5.0f (%3.0f%%)", flops / seconds * 1e-9,
+           peak > 0 ? 100 * flops / seconds * 1e-9 / peak : 0.0);
+}
+
+static int bench_layer(struct device **device, const struct layer_row *row,
                        enum dtype dtype, double peak)
 {
     enum { BATCH = 64 };
@@ -174,31 +207,46 @@ static int bench_layer(struct device *device, const struct layer_row *row,
                              .dtype = dtype,
                              .out_dtype = dtype};
     struct shape weights = {row->out, row->kernel, row->kernel, row->in};
-    struct layer_run run = {.device = device,
-                            .x = random_tensor(device, dtype, desc.x),
-                            .y = random_tensor(device, dtype, desc.y),
-                            .w = random_tensor(device, dtype, weights),
-                            .grad = random_tensor(device, DTYPE_F32, weights)};
+    struct layer_run run = {.x = random_tensor(device[0], dtype, desc.x),
+                            .y = random_tensor(device[0], dtype, desc.y),
+                            .w = random_tensor(device[0], dtype, weights),
+                            .grad = random_tensor(device[0], DTYPE_F32, weights)};
     if (!run.x.data || !run.y.data || !run.w.data || !run.grad.data)
         return 1;
-    if (device->ops->conv.prepare(device, &desc, &run.plan) != STATUS_OK) {
-        fprintf(stderr, "bench_layers: %s\n", status_message());
-        return 1;
+    for (int way = 0; way < WAYS; way++) {
+        run.device[way] = device[way];
+        if (device[way]->ops->conv.prepare(device[way], &desc, &run.plan[way]) !=
+            STATUS_OK) {
+            fprintf(stderr, "bench_layers: %s\n", status_message());
+            return 1;
+        }
     }
     double flops =
         2.0 * (double)tensor_elements(&run.y) * row->kernel * row->kernel * row->in;
     printf("%-8s %-18s %-4s", row->set, row->name, dtype_name(dtype));
-    for (int pass = 0; pass < PASSES; pass++) {
-        double seconds = fastest_seconds(&run, (enum pass)pass);
-        printf("  %7.3f ms %6.1f (%3.0f%%)", seconds * 1e3, flops / seconds * 1e-9,
-               peak > 0 ? 100 * flops / seconds * 1e-9 / peak : 0.0);
-    }
+    for (int pass = 0; pass < PASSES; pass++)
+        print_pass(&run, (enum pass)pass, cpu_conv_by_winograd(run.plan[WINOGRAD], pass),
+                   flops, peak);
     printf("\n");
-    device->ops->conv.release(device, run.plan);
+    for (int way = 0; way < WAYS; way++)
+        device[way]->ops->conv.release(device[way], run.plan[way]);
     void *blocks[] = {run.x.data, run.y.data, run.w.data, run.grad.data};
     for (int i = 0; i < 4; i++)
-        device->ops->memory.release(device, blocks[i]);
+        device[0]->ops->memory.release(device[0], blocks[i]);
     return 0;
+}
+
+/* One device for each way; the caller closes those that opened. */
+static int open_devices(int threads, struct device *device[WAYS])
+{
+    for (int way = 0; way < WAYS; way++) {
+        setenv("TWINSCALE_CONV", way_names[way], 1);
+        if (device_open("cpu", threads, &device[way]) != STATUS_OK) {
+            fprintf(stderr, "bench_layers: %s\n", status_message());
+            return 0;
+        }
+    }
+    return 1;
 }
 
 int main(int argc, char **argv)
@@ -206,25 +254,24 @@ int main(int argc, char **argv)
     int threads = argc > 1 ? atoi(argv[1]) : 0;
     const char *only_dtype = argc > 2 ? argv[2] : NULL,
                *only_set = argc > 3 ? argv[3] : NULL;
-    struct device *device;
-    if (device_open("cpu", threads, &device) != STATUS_OK) {
-        fprintf(stderr, "bench_layers: %s\n", status_message());
-        return status_exit_code(STATUS_ENVIRONMENT);
-    }
-    printf("%s\n%-8s %-18s %-4s  %-26s%-26s%s\n", device->description, "set", "layer", "",
-           "forward GFLOP/s (of peak)", "dgrad", "wgrad");
-    int failed = 0;
-    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+    struct device *device[WAYS] = {NULL};
+    int failed = !open_devices(threads, device);
+    if (!failed)
+        printf("%s\n%-8s %-18s %-4s  %-38s%-38s%s\n", device[0]->description, "set",
+               "layer", "", "forward: direct, Winograd ms, GFLOP/s", "dgrad", "wgrad");
+    for (size_t i = 0; !failed && i < sizeof layers / sizeof layers[0]; i++) {
         for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
             if ((only_dtype && strcmp(only_dtype, dtype_name((enum dtype)dtype)) != 0) ||
                 (only_set && strcmp(only_set, layers[i].set) != 0))
                 continue;
-            double peak = peak_gflops(device);
+            double peak = peak_gflops(device[0]);
             failed |= bench_layer(device, &layers[i], (enum dtype)dtype, peak);
         }
     }
-    printf("register peak now: %.0f GFLOP/s on %d threads\n", peak_gflops(device),
-           device->threads);
-    device_close(device);
-    return failed;
+    if (!failed)
+        printf("register peak now: %.0f GFLOP/s on %d threads\n", peak_gflops(device[0]),
+               device[0]->threads);
+    for (int way = 0; way < WAYS; way++)
+        device_close(device[way]);
+    return failed ? status_exit_code(STATUS_ENVIRONMENT) : 0;
 }

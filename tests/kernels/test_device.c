@@ -1,5 +1,7 @@
+#include <dlfcn.h>
 #include <math.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +59,61 @@ static void test_a_gpu_that_is_absent_is_an_environment_error(void **state)
     assert_int_equal(status, STATUS_ENVIRONMENT);
     assert_null(device);
     assert_non_null(strstr(status_message(), "cuda:7"));
+}
+
+/* 1 if this machine has an NVIDIA driver: then what there is to say depends on the rest. */
+static int has_driver(void)
+{
+    return dlopen("libcuda.so.1", RTLD_LAZY) != NULL;
+}
+
+static void test_without_a_driver_a_gpu_is_refused_for_that(void **state)
+{
+    (void)state;
+    struct device *device;
+    if (has_driver()) {
+        print_message("this machine has an NVIDIA driver\n");
+        skip();
+    }
+    assert_int_equal(device_open("cuda:0", 0, &device), STATUS_ENVIRONMENT);
+    assert_non_null(strstr(status_message(), "cuda:0: there is no NVIDIA driver"));
+    assert_non_null(strstr(status_message(), "choose the device cpu"));
+    unsigned char id[DEVICE_GROUP_ID];
+    assert_int_equal(device_group_id("cuda:0", id), STATUS_ENVIRONMENT);
+    assert_non_null(strstr(status_message(), "several GPUs: there is no NVIDIA driver"));
+}
+
+static void test_auto_without_a_driver_is_the_cpu_and_says_nothing(void **state)
+{
+    (void)state;
+    struct device *device;
+    if (has_driver()) {
+        print_message("this machine has an NVIDIA driver\n");
+        skip();
+    }
+    assert_int_equal(device_open("auto", 0, &device), STATUS_OK);
+    assert_string_equal(device->name, "cpu");
+    assert_string_equal(device->note, "");
+    device_close(device);
+}
+
+static void test_a_cpu_shares_no_run_with_others(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ref", "cpu"};
+    struct device_options options = {.rank = 1, .world = 2};
+    unsigned char id[DEVICE_GROUP_ID];
+    for (size_t i = 0; i < 2; i++) {
+        struct device *device;
+        char sentence[64];
+        snprintf(sentence, sizeof sentence, "device %s cannot share a run", names[i]);
+        assert_int_equal(device_open_with(names[i], &options, &device),
+                         STATUS_ENVIRONMENT);
+        assert_null(device);
+        assert_non_null(strstr(status_message(), sentence));
+        assert_int_equal(device_group_id(names[i], id), STATUS_ENVIRONMENT);
+        assert_non_null(strstr(status_message(), sentence));
+    }
 }
 
 static void test_threads_follow_the_request_or_the_cpus(void **state)
@@ -242,6 +299,9 @@ int main(void)
         cmocka_unit_test(test_known_names_open),
         cmocka_unit_test(test_an_unknown_name_is_refused_with_the_known_ones),
         cmocka_unit_test(test_a_gpu_that_is_absent_is_an_environment_error),
+        cmocka_unit_test(test_without_a_driver_a_gpu_is_refused_for_that),
+        cmocka_unit_test(test_auto_without_a_driver_is_the_cpu_and_says_nothing),
+        cmocka_unit_test(test_a_cpu_shares_no_run_with_others),
         cmocka_unit_test(test_threads_follow_the_request_or_the_cpus),
         cmocka_unit_test(test_an_unknown_instruction_set_is_refused),
         cmocka_unit_test(test_every_empty_slot_is_found_and_named),

@@ -6,7 +6,7 @@
 static const size_t sizes[] = {0,  1,  2,  3,  4,  5,  7,  8,   9,    15,    16,
                                17, 23, 31, 32, 33, 63, 64, 100, 1000, 40000, 100001};
 #define SIZES (sizeof sizes / sizeof sizes[0])
-enum { LARGEST = 100001 };
+enum { LARGEST = 100001, ROOM = LARGEST + 7 }; // room in multiples of 32 bytes
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
@@ -286,12 +286,14 @@ static void test_losses_and_seeds_agree(void **state)
 
 /* ---- the finite check ------------------------------------------------------------ */
 
-static float grads[LARGEST], values[4][LARGEST], wanted[4][LARGEST];
+static _Alignas(64) float grads[ROOM], values[4][ROOM], wanted[4][ROOM];
 
+/* The gradients behind the n are NaN, and nobody's business. */
 static void assert_found(struct device *device, const char *name, size_t n, float scale,
                          float found, float found_unscaled, size_t place)
 {
     struct scaler_state scaler = {.scale = scale, .enabled = 1};
+    memset(grads + n, 0xff, 7 * sizeof(float));
     device->ops->optimizer.grads_check(device, grads, n, &scaler);
     if (scaler.found_inf != found || scaler.found_inf_unscaled != found_unscaled)
         fail_msg(
@@ -362,7 +364,7 @@ static void test_unscaling_is_bit_for_bit_refs(void **state)
 
 /* ---- Adam, the average, copies --------------------------------------------------- */
 
-static struct adam_args adam_of(float state[4][LARGEST], size_t n, enum dtype half_dtype,
+static struct adam_args adam_of(float state[4][ROOM], size_t n, enum dtype half_dtype,
                                 uint64_t seed)
 {
     fill_f32(state[0], n, FILL_RANDOM, seed);
@@ -507,7 +509,68 @@ static void test_averages_and_sums_agree(void **state)
     }
 }
 
-/* Fails unless two half arrays have the same bits, or a NaN of any bits at the same places. */
+/* Adam, the finite check and add() over n floats that begin `offset` floats beyond an
+ * aligned place, against ref's of an aligned one. */
+static void check_offset(struct device *device, const char *name, size_t n, size_t offset)
+{
+    struct scaler_state want = {.scale = 1024.0f, .enabled = 1}, scaler = want;
+    struct adam_args args = adam_of(wanted, n, DTYPE_F32, 1);
+    fill_f32(grads, n, FILL_RANDOM, 2);
+    ref->ops->optimizer.adam_step(ref, &args, 0, &want);
+    ref->ops->pointwise.add(ref, wanted[0], grads, n);
+
+    memset(values, 0xff, sizeof values);
+    args = adam_of(values, n, DTYPE_F32, 1);
+    float *arrays[] = {args.params, args.m, args.v, grads};
+    for (size_t i = 0; i < 4; i++)
+        memmove(arrays[i] + offset, arrays[i], n * sizeof(float));
+    args.params += offset, args.m += offset, args.v += offset, args.grads += offset;
+    device->ops->optimizer.adam_step(device, &args, 0, &scaler);
+    device->ops->pointwise.add(device, args.params, args.grads, n);
+    assert_f32_close(name, args.params, wanted[0], n, 1e-12, 1e-6, offset);
+    assert_f32_close(name, args.v, wanted[2], n, 1e-12, 1e-6, offset);
+    assert_true(isnan(args.params[n]) && isnan(args.m[n]) && isnan(args.v[n]));
+
+    grads[offset + n - 1] = INFINITY;
+    grads[offset + n] = 0.0f;
+    device->ops->optimizer.grads_check(device, args.grads, n, &scaler);
+    assert_true(scaler.found_inf == 1.0f);
+}
+
+static void test_flat_arrays_may_begin_at_any_float(void **state)
+{
+    (void)state;
+    FOR_BACKENDS(b)
+    for (size_t s = 1; s < SIZES && sizes[s] <= 1000; s++)
+        for (size_t offset = 0; offset < 5; offset++)
+            check_offset(b->device[1], b->name, sizes[s], offset);
+}
+
+/* One array aligned, the other not: neither may be taken for both. */
+static void test_two_arrays_may_be_aligned_differently(void **state)
+{
+    (void)state;
+    FOR_BACKENDS(b)
+    {
+        for (size_t offset = 0; offset < 4; offset++) {
+            float *from = grads + offset, *to = values[0] + (offset ? 0 : 1);
+            fill_f32(wanted[0], 100, FILL_RANDOM, 1);
+            fill_f32(to, 100, FILL_RANDOM, 1);
+            fill_f32(from, 100, FILL_RANDOM, 2);
+            ref->ops->pointwise.add(ref, wanted[0], from, 100);
+            b->device[1]->ops->pointwise.add(b->device[1], to, from, 100);
+            assert_f32_close("pointwise.add", to, wanted[0], 100, 0.0, 0.0, offset);
+            uint16_t *half = (uint16_t *)(void *)values[1] + offset;
+            uint16_t *want = (uint16_t *)(void *)wanted[1];
+            ref->ops->optimizer.half_copy(ref, grads, want, DTYPE_F16, 100);
+            b->device[1]->ops->optimizer.half_copy(b->device[1], grads, half, DTYPE_F16,
+                                                   100);
+            assert_memory_equal(half, want, 200);
+        }
+    }
+}
+
+/* Fails unless two half arrays have the same bits, or any NaN at the same places. */
 static void assert_same_halves(const char *backend, const uint16_t *got,
                                const uint16_t *want, enum dtype dtype, size_t n)
 {
@@ -561,6 +624,8 @@ int main(void)
         cmocka_unit_test(test_a_skipped_step_changes_nothing),
         cmocka_unit_test(test_the_rule_runs_the_same_everywhere),
         cmocka_unit_test(test_averages_and_sums_agree),
+        cmocka_unit_test(test_flat_arrays_may_begin_at_any_float),
+        cmocka_unit_test(test_two_arrays_may_be_aligned_differently),
         cmocka_unit_test(test_half_copies_are_bit_for_bit_refs),
     };
     return cmocka_run_group_tests(tests, backends_open, backends_close);

@@ -27,7 +27,7 @@ printf '%s\n' "$list" | awk -F '\t' '
         row("jansson\\.h", "app/", "app/")
         row("z(lib|conf)\\.h", "app/input/", "app/input/")
         row("(jpeglib|turbojpeg|zip)\\.h", "app/input/", "app/input/")
-        row("(cudnn|cuda|cublas|curand|nv)[a-zA-Z0-9_]*(\\.h|\\.hpp|\\.cuh)?",
+        row("(cudnn|cuda|cublas|curand|nccl|nv)[a-zA-Z0-9_]*(\\.h|\\.hpp|\\.cuh)?",
             "kernels/cuda/", "kernels/cuda/")
         row("([a-z]*mmintrin|x86intrin|cpuid|arm_neon|arm_fp16)\\.h", "kernels/",
             "kernels/")

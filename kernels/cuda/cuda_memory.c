@@ -1,0 +1,119 @@
+/* cuda_memory.c - device and pinned host memory, and copies in the device's queue. */
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/cuda/module.h"
+
+static void *cuda_allot(struct device *device, size_t bytes)
+{
+    void *block = NULL;
+    cudaStream_t stream = cuda_backend(device)->stream;
+    if (!cuda_select(device))
+        return NULL;
+    if (cudaMalloc(&block, bytes ? bytes : 1) != cudaSuccess) {
+        cudaGetLastError(); // said by who asked, and no fault of a step
+        return NULL;
+    }
+    // Zeroed before anyone sees it, whatever queue they use.
+    cuda_keep_error(device, "memory.allot", cudaMemsetAsync(block, 0, bytes, stream));
+    cuda_keep_error(device, "memory.allot", cudaStreamSynchronize(stream));
+    return block;
+}
+
+static void cuda_release(struct device *device, void *block)
+{
+    cuda_select(device);
+    cuda_keep_error(device, "memory.release", cudaFree(block));
+}
+
+static void cuda_zero(struct device *device, void *data, size_t bytes)
+{
+    if (bytes && cuda_select(device))
+        cuda_keep_error(device, "memory.zero",
+                        cudaMemsetAsync(data, 0, bytes, cuda_backend(device)->stream));
+}
+
+static void cuda_copy(struct device *device, void *to, const void *from, size_t bytes)
+{
+    if (bytes && cuda_select(device))
+        cuda_keep_error(device, "memory.copy",
+                        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
+                                        cuda_backend(device)->stream));
+}
+
+/* From pageable memory the runtime takes the bytes before it returns. */
+static void cuda_upload(struct device *device, void *to, const void *from_host,
+                        size_t bytes)
+{
+    if (bytes && cuda_select(device))
+        cuda_keep_error(device, "memory.upload",
+                        cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice,
+                                        cuda_backend(device)->stream));
+}
+
+static void cuda_wait(struct device *device)
+{
+    if (cuda_select(device))
+        cuda_wait_all(device, "memory.wait");
+}
+
+/* The copy itself waits inside CUDA for what is queued, and could not see that a rank is
+ * lost: so a group's is waited for before. */
+static void cuda_download(struct device *device, void *to_host, const void *from,
+                          size_t bytes)
+{
+    const struct cuda_backend *backend = cuda_backend(device);
+    const char *op = "memory.download";
+    if (!cuda_select(device))
+        return;
+    if (backend->group)
+        cuda_wait_all(device, op);
+    if (bytes)
+        cuda_keep_error(device, op,
+                        cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost,
+                                        backend->stream));
+    cuda_keep_error(device, op, cudaStreamSynchronize(backend->stream));
+}
+
+static size_t cuda_available(struct device *device)
+{
+    size_t free_bytes = 0, total = 0;
+    if (!cuda_select(device) || cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
+        return SIZE_MAX;
+    return free_bytes;
+}
+
+static void *cuda_allot_host(struct device *device, size_t bytes)
+{
+    void *block = NULL;
+    if (!cuda_select(device))
+        return NULL;
+    if (cudaHostAlloc(&block, bytes ? bytes : 1, cudaHostAllocDefault) != cudaSuccess) {
+        cudaGetLastError();
+        return NULL;
+    }
+    memset(block, 0, bytes);
+    return block;
+}
+
+static void cuda_release_host(struct device *device, void *block)
+{
+    cuda_select(device);
+    cuda_keep_error(device, "memory.release_host", cudaFreeHost(block));
+}
+
+void cuda_fill_memory(struct memory_ops *ops)
+{
+    *ops = (struct memory_ops){
+        .allot = cuda_allot,
+        .release = cuda_release,
+        .zero = cuda_zero,
+        .copy = cuda_copy,
+        .upload = cuda_upload,
+        .download = cuda_download,
+        .wait = cuda_wait,
+        .available = cuda_available,
+        .allot_host = cuda_allot_host,
+        .release_host = cuda_release_host,
+    };
+}

@@ -1,0 +1,195 @@
+/* cuda_queue.c - marks, lanes, and work that is recorded once and replayed.
+ *
+ * Work is captured from its second call on: the first one runs as it comes, so that whatever
+ * libraries set up on first use (kernels loaded, workspaces chosen) is there before. A
+ * capture is of this thread alone: other threads may talk to the GPU meanwhile. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/module.h"
+
+struct repeat {
+    cudaGraphExec_t graph;
+};
+
+/* ---- copies that nobody waits for ------------------------------------------------ */
+
+static void upload_later(struct device *device, void *to, const void *from_host,
+                         size_t bytes)
+{
+    if (bytes && cuda_select(device))
+        cuda_keep_error(device, "queue.upload_later",
+                        cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice,
+                                        cuda_backend(device)->stream));
+}
+
+static void download_later(struct device *device, void *to_host, const void *from,
+                           size_t bytes)
+{
+    if (bytes && cuda_select(device))
+        cuda_keep_error(device, "queue.download_later",
+                        cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost,
+                                        cuda_backend(device)->stream));
+}
+
+/* ---- marks ----------------------------------------------------------------------- */
+
+static void mark(struct device *device, int slot)
+{
+    struct cuda_backend *backend = cuda_backend(device);
+    CHECK(slot >= 0 && slot < DEVICE_MARKS, "mark %d", slot);
+    cuda_keep_error(device, "queue.mark",
+                    cudaEventRecord(backend->marks[slot], backend->stream));
+    backend->is_marked[slot] = 1;
+}
+
+static void wait_mark(struct device *device, int slot)
+{
+    struct cuda_backend *backend = cuda_backend(device);
+    CHECK(slot >= 0 && slot < DEVICE_MARKS, "mark %d", slot);
+    if (!backend->is_marked[slot] || !cuda_select(device))
+        return;
+    if (backend->group)
+        cuda_group_wait(device, backend->marks[slot]);
+    else
+        cuda_keep_error(device, "queue.wait_mark",
+                        cudaEventSynchronize(backend->marks[slot]));
+}
+
+static int is_passed(struct device *device, int slot)
+{
+    struct cuda_backend *backend = cuda_backend(device);
+    CHECK(slot >= 0 && slot < DEVICE_MARKS, "mark %d", slot);
+    if (!backend->is_marked[slot])
+        return 1;
+    cudaError_t state = cudaEventQuery(backend->marks[slot]);
+    if (state == cudaErrorNotReady)
+        return 0;
+    cuda_keep_error(device, "queue.is_passed", state);
+    return 1; // with a fault, waiting longer would not help
+}
+
+static void follow(struct device *device, struct device *other)
+{
+    struct cuda_backend *behind = cuda_backend(device), *ahead = cuda_backend(other);
+    if (behind == ahead || !cuda_select(device))
+        return;
+    cuda_keep_error(other, "queue.follow", cudaEventRecord(ahead->joint, ahead->stream));
+    cuda_keep_error(device, "queue.follow",
+                    cudaStreamWaitEvent(behind->stream, ahead->joint, 0));
+}
+
+/* ---- recorded work --------------------------------------------------------------- */
+
+/* `error` tells only that something was not to be captured; the op that it was has kept a
+ * fault of its own, since there was none before. */
+static void tell_not_captured(struct device *device, cudaError_t error)
+{
+    char cause[sizeof device->fault];
+    memcpy(cause, device->fault, sizeof cause);
+    device->fault[0] = '\0';
+    device_set_fault(device,
+                     "the step could not be recorded as a CUDA graph (%.140s); give "
+                     "--no-graph to train without",
+                     cause[0] ? cause : cudaGetErrorString(error));
+}
+
+// The graph of what work() queues; NULL, and a fault, where it cannot be captured.
+static cudaGraphExec_t capture(struct device *device, void (*work)(void *argument),
+                               void *argument)
+{
+    struct cuda_backend *backend = cuda_backend(device);
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t ready = NULL;
+    cudaError_t error =
+        cudaStreamBeginCapture(backend->stream, cudaStreamCaptureModeThreadLocal);
+    if (error == cudaSuccess) {
+        backend->is_recording = 1;
+        work(argument);
+        backend->is_recording = 0;
+        error = cudaStreamEndCapture(backend->stream, &graph);
+    }
+    if (error == cudaSuccess)
+        error = cudaGraphInstantiate(&ready, graph, 0);
+    if (graph)
+        cudaGraphDestroy(graph);
+    if (error != cudaSuccess)
+        tell_not_captured(device, error);
+    return error == cudaSuccess ? ready : NULL;
+}
+
+static void repeat(struct device *device, struct repeat **repeat,
+                   void (*work)(void *argument), void *argument)
+{
+    struct cuda_backend *backend = cuda_backend(device);
+    if (!cuda_select(device))
+        return;
+    if (backend->options.is_plain) {
+        work(argument);
+        return;
+    }
+    if (!*repeat) {
+        work(argument);
+        *repeat = calloc(1, sizeof **repeat);
+        CHECK(*repeat);
+        return;
+    }
+    if (!(*repeat)->graph && !device->fault[0])
+        (*repeat)->graph = capture(device, work, argument);
+    if ((*repeat)->graph)
+        cuda_keep_error(device, "queue.repeat",
+                        cudaGraphLaunch((*repeat)->graph, backend->stream));
+}
+
+static void forget(struct device *device, struct repeat **repeat)
+{
+    if (!*repeat)
+        return;
+    if ((*repeat)->graph)
+        cuda_keep_error(device, "queue.forget", cudaGraphExecDestroy((*repeat)->graph));
+    free(*repeat);
+    *repeat = NULL;
+}
+
+/* ---- lanes ----------------------------------------------------------------------- */
+
+static enum status open_lane(struct device *device, struct device **lane)
+{
+    *lane = NULL;
+    struct device *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return status_fail(STATUS_FAILED, "%s: no memory for a second queue",
+                           device->name);
+    opened->world = 1;
+    enum status status = cuda_open_lane(opened, device);
+    if (status != STATUS_OK) {
+        cuda_close_backend(opened);
+        free(opened);
+        return status;
+    }
+    *lane = opened;
+    return STATUS_OK;
+}
+
+static void close_lane(struct device *device, struct device *lane)
+{
+    CHECK(lane != device);
+    cuda_close_backend(lane);
+    free(lane);
+}
+
+void cuda_fill_queue(struct queue_ops *ops)
+{
+    *ops = (struct queue_ops){
+        .upload_later = upload_later,
+        .download_later = download_later,
+        .mark = mark,
+        .wait_mark = wait_mark,
+        .is_passed = is_passed,
+        .follow = follow,
+        .repeat = repeat,
+        .forget = forget,
+        .open_lane = open_lane,
+        .close_lane = close_lane,
+    };
+}
