@@ -163,6 +163,10 @@ static enum status read_state(const struct checkpoint *checkpoint,
     for (int network = 0; network < NETWORK_COUNT && status == STATUS_OK; network++)
         status = checkpoint_scaler_from_json(json_object_get(state, keys[network]),
                                              checkpoint->path, &facts->scaler[network]);
+    json_t *fake = json_object_get(state, "scaler_d_fake");
+    facts->has_fake_scaler = fake != NULL;
+    if (status == STATUS_OK && fake)
+        status = checkpoint_scaler_from_json(fake, checkpoint->path, &facts->fake_scaler);
     if (status == STATUS_OK) {
         facts->step = step;
         facts->images = images;
@@ -279,16 +283,32 @@ static enum status load_tensors(const struct checkpoint *checkpoint,
     return status;
 }
 
+static enum status load_scalers(const struct checkpoint *checkpoint,
+                                struct trainer *trainer,
+                                const struct checkpoint_facts *facts)
+{
+    for (int network = 0; network < NETWORK_COUNT; network++)
+        TRY(grad_scaler_load(&trainer->player[network].scaler, &facts->scaler[network]));
+    if (trainer->topology.kind != TOPOLOGY_PER_LOSS)
+        return STATUS_OK;
+    if (!facts->has_fake_scaler)
+        return status_fail(
+            STATUS_DATA,
+            "%s: its state has no scaler_d_fake, which a run with --scaler "
+            "per-loss needs; the file is damaged",
+            checkpoint->path);
+    return grad_scaler_load(&trainer->topology.fake, &facts->fake_scaler);
+}
+
 enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer *trainer)
 {
     struct checkpoint_facts facts;
     TRY(checkpoint_facts(checkpoint, &facts));
     TRY(check_data(checkpoint, &facts, trainer->dataset));
     TRY(load_tensors(checkpoint, trainer));
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < NETWORK_COUNT; network++)
         net_params_changed(&trainer->player[network].net);
-        TRY(grad_scaler_load(&trainer->player[network].scaler, &facts.scaler[network]));
-    }
+    TRY(load_scalers(checkpoint, trainer, &facts));
     trainer->progress = (struct progress){
         .step = facts.step, .images = facts.images, .elapsed_sec = facts.elapsed_sec};
     uint64_t draw = (uint64_t)(facts.images / trainer->config.batch);

@@ -4,7 +4,7 @@
  *
  * Tensors: g.conv1.weight, g.adam_m.conv1.weight, g.adam_v..., g.ema..., g.bn1.running_mean
  * and d.* alike, all f32 in the layouts of nets/ without padding. Metadata: "config" (every
- * setting), "state" (step, images, both scalers with PyTorch's five keys and the counters),
+ * setting), "state" (step, images, the scalers with PyTorch's five keys and the counters),
  * "data" (name, count, digest of the pixels), "clock" (seconds trained), "twinscale.version".
  * The digest covers tensors and state, not paths, settings or times. */
 #ifndef APP_CHECKPOINT_H
@@ -30,6 +30,8 @@ struct checkpoint_facts {
     int64_t step, images;
     double elapsed_sec;
     struct grad_scaler_saved scaler[NETWORK_COUNT];
+    struct grad_scaler_saved fake_scaler; // of D's loss on fakes, where has_fake_scaler
+    int has_fake_scaler;
     char data_name[64];
     int64_t data_count;
     uint64_t data_digest;

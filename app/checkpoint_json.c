@@ -22,6 +22,10 @@ static json_t *scaler_json(const struct grad_scaler_saved *saved)
     CHECK(json && beyond && json_object_update(json, beyond) == 0,
           "a scaler could not be written as JSON");
     json_decref(beyond);
+    // Only where scalers hold each other back: elsewhere a snapshot is what it was before.
+    if (saved->held || saved->is_held)
+        CHECK(json_object_set_new(json, "held", json_integer(saved->held)) == 0 &&
+              json_object_set_new(json, "is_held", json_boolean(saved->is_held)) == 0);
     return json;
 }
 
@@ -29,10 +33,14 @@ static json_t *scaler_json(const struct grad_scaler_saved *saved)
 static int unpack_beyond(json_t *json, json_error_t *error,
                          struct grad_scaler_saved *saved)
 {
-    json_int_t used = 0, wait = 0, steps = 0, overflows = 0;
-    int failed = json_unpack_ex(json, error, 0, "{s?I, s?I, s?I, s?I}", "hysteresis_used",
-                                &used, "growth_wait", &wait, "steps_since_rescale",
-                                &steps, "overflows_since_rescale", &overflows);
+    json_int_t used = 0, wait = 0, steps = 0, overflows = 0, held = 0;
+    int is_held = 0;
+    int failed = json_unpack_ex(json, error, 0, "{s?I, s?I, s?I, s?I, s?I, s?b}",
+                                "hysteresis_used", &used, "growth_wait", &wait,
+                                "steps_since_rescale", &steps, "overflows_since_rescale",
+                                &overflows, "held", &held, "is_held", &is_held);
+    saved->held = held;
+    saved->is_held = is_held;
     saved->hysteresis_used = used;
     saved->growth_wait = wait;
     saved->steps_since_rescale = steps;
@@ -79,10 +87,15 @@ char *checkpoint_state_json(const struct trainer *trainer)
 {
     struct grad_scaler_saved g = grad_scaler_save(&trainer->player[NETWORK_G].scaler);
     struct grad_scaler_saved d = grad_scaler_save(&trainer->player[NETWORK_D].scaler);
-    return dump(json_pack("{s:I, s:I, s:o, s:o}", "step",
-                          (json_int_t)trainer->progress.step, "images",
-                          (json_int_t)trainer->progress.images, "scaler_g",
-                          scaler_json(&g), "scaler_d", scaler_json(&d)));
+    json_t *state =
+        json_pack("{s:I, s:I, s:o, s:o}", "step", (json_int_t)trainer->progress.step,
+                  "images", (json_int_t)trainer->progress.images, "scaler_g",
+                  scaler_json(&g), "scaler_d", scaler_json(&d));
+    if (trainer->topology.kind == TOPOLOGY_PER_LOSS) {
+        struct grad_scaler_saved fake = grad_scaler_save(&trainer->topology.fake);
+        CHECK(json_object_set_new(state, "scaler_d_fake", scaler_json(&fake)) == 0);
+    }
+    return dump(state);
 }
 
 char *checkpoint_data_json(const struct dataset *dataset)

@@ -27,8 +27,11 @@ enum resize_filter {
 };
 enum preview { PREVIEW_AUTO, PREVIEW_WINDOW, PREVIEW_PNG, PREVIEW_OFF };
 enum scaler_choice {
-    SCALER_AUTO, // on for fp16
+    SCALER_AUTO, // per network for fp16, off otherwise
     SCALER_PER_NETWORK,
+    SCALER_SHARED, // these four: scaler/topology.h
+    SCALER_SHARED_PER_STEP,
+    SCALER_PER_LOSS,
     SCALER_STATIC, // the scales stay at init_scale
     SCALER_OFF
 };
@@ -43,6 +46,8 @@ struct network_config {
     int hysteresis, hysteresis_refill; // enum hysteresis_refill of kernels/scaler_state.h
     double overflow_tolerance;
     int growth_delay;
+    double clip_norm; // of the unscaled gradients, at most; 0 = no clipping
+    int accum;        // micro-batches of `batch` images per optimizer step
 };
 
 struct config {
@@ -86,7 +91,9 @@ struct config {
     double ema_kimg;             // half-life; 0 = no averaging
     double ema_rampup;
     int scaler;      // enum scaler_choice
+    int skip;        // enum skip_rule of scaler/topology.h
     int max_skips;   // skips in a row of one network that end the run (exit 5)
+    int grad_stats;  // steps between two statistics of all layers; 0 = only at overflows
     char inject[64]; // plant a fault: "d:10-40:inf" (net, steps, inf|nan); "" none
     struct network_config g, d;
 };
@@ -124,6 +131,10 @@ int config_read_fault(const char *text, struct planted_fault *fault);
 /* How a network's loss scale behaves; `enabled` is the caller's to set. */
 struct grad_scaler_config config_scaler(const struct config *config,
                                         const struct network_config *network);
+
+/* Real images that one step of the run shows to D, and in how many batches. */
+int64_t config_step_images(const struct config *config);
+int config_step_batches(const struct config *config);
 
 /* Rules between settings (batch 1 with batch norm, tick > 0, known resolution ...). */
 enum status config_check(const struct config *config);

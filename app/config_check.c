@@ -82,7 +82,8 @@ static int is_gpu(const char *device)
 {
     if (strcmp(device, "auto") == 0)
         return 1;
-    size_t digits = strncmp(device, "cuda:", 5) == 0 ? strspn(device + 5, "0123456789") : 0;
+    size_t digits =
+        strncmp(device, "cuda:", 5) == 0 ? strspn(device + 5, "0123456789") : 0;
     return digits > 0 && device[5 + digits] == '\0';
 }
 
@@ -92,16 +93,17 @@ static enum status check_gpus(const struct config *config)
     if (config->gpus == 1)
         return STATUS_OK;
     if (!is_gpu(config->device))
-        return status_fail(STATUS_USAGE,
-                           "--gpus: %d of them cannot be device \"%s\"; give --device auto, "
-                           "or cuda:N for the first of them",
-                           config->gpus, config->device);
+        return status_fail(
+            STATUS_USAGE,
+            "--gpus: %d of them cannot be device \"%s\"; give --device auto, "
+            "or cuda:N for the first of them",
+            config->gpus, config->device);
     if (config->batch % config->gpus)
-        return status_fail(STATUS_USAGE,
-                           "--batch: %d images cannot be shared evenly by %d GPUs; give a "
-                           "multiple of %d, such as %d",
-                           config->batch, config->gpus, config->gpus,
-                           (rows + 1) * config->gpus);
+        return status_fail(
+            STATUS_USAGE,
+            "--batch: %d images cannot be shared evenly by %d GPUs; give a "
+            "multiple of %d, such as %d",
+            config->batch, config->gpus, config->gpus, (rows + 1) * config->gpus);
     if (rows < 2 && !config->sync_bn)
         return status_fail(STATUS_USAGE,
                            "--batch: %d images on %d GPUs are one for each, which batch "
@@ -169,6 +171,44 @@ static enum status check_scaler(const struct config *config,
         who, network->hysteresis, config->max_skips);
 }
 
+/* ---- several scales -------------------------------------------------------------- */
+
+// One scale has one rule, so both networks' settings of it have to be the same.
+static enum status check_one_rule(const struct config *config, const char *word)
+{
+    static const char *const names[] = {
+        "init-scale",   "growth-factor",     "backoff-factor", "growth-interval",
+        "min-scale",    "max-scale",         "hysteresis",     "hysteresis-refill",
+        "growth-delay", "overflow-tolerance"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char g_name[32], d_name[32], g[CONFIG_TEXT], d[CONFIG_TEXT];
+        snprintf(g_name, sizeof g_name, "g-%s", names[i]);
+        snprintf(d_name, sizeof d_name, "d-%s", names[i]);
+        setting_text(setting_find(g_name), config, g);
+        setting_text(setting_find(d_name), config, d);
+        if (strcmp(g, d) != 0)
+            return status_fail(STATUS_USAGE,
+                               "--%s: G has %s and D %s, but with --scaler %s they have "
+                               "one scale between them; give both the same",
+                               g_name, g, d, word);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_shared(const struct config *config)
+{
+    const char *word = config->scaler == SCALER_SHARED ? "shared" : "shared-per-step";
+    if (config->scaler != SCALER_SHARED && config->scaler != SCALER_SHARED_PER_STEP)
+        return STATUS_OK;
+    if (config->scaler == SCALER_SHARED && config->n_dis > 1)
+        return status_fail(STATUS_USAGE,
+                           "--scaler: shared moves the scale once after one step of each "
+                           "network, and --n-dis is %d; give --n-dis 1, or "
+                           "shared-per-step, which takes any number",
+                           config->n_dis);
+    return check_one_rule(config, word);
+}
+
 enum status config_check(const struct config *config)
 {
     for (int i = 0; i < setting_count; i++)
@@ -180,7 +220,18 @@ enum status config_check(const struct config *config)
     TRY(check_names(config));
     TRY(check_scaler(config, &config->g, "g"));
     TRY(check_scaler(config, &config->d, "d"));
+    TRY(check_shared(config));
     return check_inject(config);
+}
+
+int config_step_batches(const struct config *config)
+{
+    return config->n_dis * config->d.accum;
+}
+
+int64_t config_step_images(const struct config *config)
+{
+    return (int64_t)config->batch * config_step_batches(config);
 }
 
 /* ---- resume ---------------------------------------------------------------------- */

@@ -77,7 +77,7 @@ static void print_group(FILE *stream, enum setting_group group)
         int is_second = group == GROUP_NETWORK && setting->name[0] == 'd';
         if (setting->group != group || is_second)
             continue;
-        char flag[128], fallback[64], text[320];
+        char flag[128], fallback[64], text[640];
         describe_flag(setting, flag, sizeof flag);
         describe_default(setting, fallback, sizeof fallback);
         snprintf(text, sizeof text, "%s%s", setting->help, fallback);
@@ -120,7 +120,7 @@ static void print_resume(FILE *stream)
     print_wrapped(stream, 0, 2, list);
     print_wrapped(
         stream, 0, 2,
-        "and each network's settings but width and init-scale; any other change "
+        "and each network's settings but width, init-scale and accum; any other change "
         "is refused by name. A run that was killed, or lost its power, goes on "
         "from its last snapshot as if nothing had happened.");
 }

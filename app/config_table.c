@@ -74,7 +74,14 @@
     {#n "_growth_delay", INT(n.growth_delay), RANGE(0, 1000000), "0", "STEPS",           \
      GROUP_NETWORK, RESUME_FREE,                                                         \
      "good steps at the start and after an overflow that growth-interval does not "      \
-     "count; DeepSpeed has 1"}
+     "count; DeepSpeed has 1"},                                                          \
+    {#n "_clip_norm", DOUBLE(n.clip_norm), RANGE(0, 1e37), "0", "NORM", GROUP_NETWORK,   \
+     RESUME_FREE,                                                                        \
+     "gradients of a larger norm are scaled down to it, after the loss scale is taken "  \
+     "out of them; the norm is in stats.jsonl; 0 is off"},                               \
+    {#n "_accum", INT(n.accum), RANGE(1, 1000), "1", "N", GROUP_NETWORK, RESUME_FIXED,   \
+     "batches whose gradients make one optimizer step of this network: at one loss "     \
+     "scale, with one check, and skipped together"}
 // clang-format on
 
 _Static_assert(offsetof(struct config, grid_rows) ==
@@ -170,13 +177,25 @@ const struct setting settings[] = {
     {"ema_rampup", DOUBLE(ema_rampup), RANGE(0, 1), "0.05", "R", GROUP_TRAINING,
      RESUME_FREE,
      "early on that half-life is at most this share of the run so far; 0 is off"},
-    {"scaler", CHOICE(scaler), CHOICES("auto|per-network|static|off"), "auto", NULL,
+    {"scaler", CHOICE(scaler),
+     CHOICES("auto|per-network|shared|shared-per-step|per-loss|static|off"), "auto", NULL,
      GROUP_SCALER, RESUME_FIXED,
-     "auto: one loss scaler per network in fp16, none otherwise; static: each scale "
-     "stays "
-     "at init-scale, and steps with an inf or NaN are still skipped"},
+     "loss scales. auto: per-network in fp16, else off. per-network: one for each, moved "
+     "by its own overflows. shared: one for both, moved once after both steps, as "
+     "PyTorch's documentation has it. shared-per-step: one, moved after each step. "
+     "per-loss: three, for D on real, D on fakes and G, as in apex. static: the scales "
+     "stay at init-scale, or all at S with static:S. In each, a step with an inf or NaN "
+     "is skipped, and with off as well"},
+    {"skip", CHOICE(skip), CHOICES("own|both"), "own", NULL, GROUP_SCALER, RESUME_FREE,
+     "own: an overflow skips a step of its own network only. both: one in D also holds "
+     "back G's step of that iteration, and one in G the next step of D"},
     {"max_skips", INT(max_skips), RANGE(1, 100), "25", "N", GROUP_SCALER, RESUME_FREE,
      "steps in a row that one network may skip; then the run ends with exit code 5"},
+    {"grad_stats", INT(grad_stats), RANGE(0, 1e6), "0", "STEPS", GROUP_SCALER,
+     RESUME_FREE,
+     "between two statistics of every layer's activations and gradients, in stats.jsonl, "
+     "stats.png and the window; in half precision each also takes the step in f32, to "
+     "tell which zeros are real. 0: only where a step overflows"},
     {"inject", TEXT(inject), ANY, "", "FAULT", GROUP_SCALER, RESUME_FREE,
      "plants a fault to watch the scaler: d:10-20:inf spoils D's gradients in steps 10 "
      "to 20; also g, nan, one step (g:5:nan), no end (d:10-:nan)"},

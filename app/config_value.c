@@ -126,6 +126,19 @@ static enum status parse_choice(const struct setting *setting, const char *value
     return refuse(setting, source, value, problem);
 }
 
+/* "static:1024" is static with both networks' init-scale at 1024. */
+static enum status parse_static(struct config *config, const char *value,
+                                const char *source)
+{
+    const char *scale = value + strlen("static:");
+    struct config changed = *config;
+    TRY(setting_parse(setting_find("g_init_scale"), &changed, scale, source));
+    TRY(setting_parse(setting_find("d_init_scale"), &changed, scale, source));
+    changed.scaler = SCALER_STATIC;
+    *config = changed;
+    return STATUS_OK;
+}
+
 static enum status parse_switch(const struct setting *setting, const char *value,
                                 const char *source, int *field)
 {
@@ -208,6 +221,8 @@ enum status setting_parse(const struct setting *setting, struct config *config,
                           const char *value, const char *source)
 {
     void *field = field_of(setting, config);
+    if (field == &config->scaler && strncmp(value, "static:", 7) == 0)
+        return parse_static(config, value, source);
     switch (setting->kind) {
     case SETTING_INT: return parse_int(setting, value, source, field);
     case SETTING_INT64: return parse_whole(setting, value, source, field);

@@ -24,6 +24,7 @@ enum status feed_create(struct feed *feed, struct device *device,
     arena_reserve(arena, &feed->real.data, tensor_bytes(&feed->real));
     arena_reserve(arena, &feed->latents.data, tensor_bytes(&feed->latents));
     arena_reserve(arena, (void **)&feed->draw, sizeof *feed->draw);
+    arena_reserve(arena, (void **)&feed->again, sizeof *feed->again);
     TRY(arena_commit(arena));
     return device->ops->queue.open_lane(device, &feed->lane);
 }
@@ -53,6 +54,18 @@ void feed_next(struct feed *feed)
     ops->memory.copy(feed->device, feed->pixels.data, stage, bytes);
 }
 
+// Rows are counted over the whole batch, whatever share of it is here.
+static uint64_t first_row(const struct feed *feed)
+{
+    return (uint64_t)feed->device->rank * (uint64_t)feed->real.shape.n;
+}
+
+static void draw_latents(struct feed *feed, const uint64_t *draw)
+{
+    feed->device->ops->image.normal(feed->device, feed->seed, STREAM_LATENT, draw,
+                                    first_row(feed), &feed->latents);
+}
+
 void feed_draw(struct feed *feed, int turn)
 {
     const struct ops *ops = feed->device->ops;
@@ -60,11 +73,25 @@ void feed_draw(struct feed *feed, int turn)
     pixels.shape.n = pixels.n_stored = feed->real.shape.n;
     pixels.data = (char *)feed->pixels.data +
                   (size_t)turn * (tensor_bytes(&feed->pixels) / (size_t)feed->turns);
-    // Rows are counted over the whole batch, whatever share of it is here.
-    uint64_t first_row = (uint64_t)feed->device->rank * (uint64_t)feed->real.shape.n;
     ops->image.from_u8(feed->device, &pixels, feed->mirror, feed->seed, feed->draw,
-                       first_row, &feed->real);
-    ops->image.normal(feed->device, feed->seed, STREAM_LATENT, feed->draw, first_row,
-                      &feed->latents);
+                       first_row(feed), &feed->real);
+    draw_latents(feed, feed->draw);
     ops->image.advance(feed->device, feed->draw);
+}
+
+void feed_remember(struct feed *feed)
+{
+    feed->device->ops->memory.copy(feed->device, feed->again, feed->draw,
+                                   sizeof *feed->again);
+}
+
+void feed_draw_again(struct feed *feed)
+{
+    draw_latents(feed, feed->again);
+    feed_pass_over(feed);
+}
+
+void feed_pass_over(struct feed *feed)
+{
+    feed->device->ops->image.advance(feed->device, feed->again);
 }

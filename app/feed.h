@@ -19,14 +19,15 @@ struct feed {
     struct device *device, *lane;
     struct batch_stream *batches;
     uint64_t seed;
-    int mirror, turns; // D steps per step
+    int mirror, turns; // batches that D sees in a step
     int64_t uploads;   // steps whose images were sent
 
     struct tensor pixels;     // [turns*B,H,W,C] u8, as they come from the data set
     void *stage[FEED_STAGES]; // the same, on their way
     struct tensor real;       // [B,H,W,C] as D reads them
     struct tensor latents;    // [B,1,1,latent]
-    uint64_t *draw;           // device counter of D steps: selects latents and flips
+    uint64_t *draw;           // device counter of batches: selects latents and flips
+    uint64_t *again;          // device: the draw whose latents G gets next
     struct arena arena;
 };
 
@@ -39,7 +40,14 @@ void feed_release(struct feed *feed);
 /* Sends the next step's images; queued. */
 void feed_next(struct feed *feed);
 
-/* Makes D's real images and G's latents of D step `turn`; part of the recorded step. */
+/* Makes D's real images and G's latents of the step's batch `turn`; part of the recorded
+ * step, as are the others. */
 void feed_draw(struct feed *feed, int turn);
+
+/* For a step of G over several batches: marks the next draw; makes the latents of the marked
+ * draw and marks the one after; marks the one after only. */
+void feed_remember(struct feed *feed);
+void feed_draw_again(struct feed *feed);
+void feed_pass_over(struct feed *feed);
 
 #endif

@@ -220,12 +220,15 @@ static int is_over(struct group *group)
     return over;
 }
 
-// Rank 0 has more to do than a rank that took the same steps: pictures, files.
+/* Rank 0 has done all that there was to do, and says so; what becomes of the others now
+ * does not matter to the run. A rank that took the same steps is done earlier, and
+ * waits. */
 static enum status leave_in_peace(struct group *group)
 {
     if (group->rank == 0) {
         set_over(group);
-        return group_order(group, ORDER_END);
+        (void)group_order(group, ORDER_END);
+        return STATUS_OK;
     }
     enum group_order order = ORDER_STEP;
     while (!is_over(group) && order != ORDER_END)
@@ -233,18 +236,21 @@ static enum status leave_in_peace(struct group *group)
     return STATUS_OK;
 }
 
-void group_leave(struct group *group, enum status status)
+enum status group_leave(struct group *group, enum status status)
 {
     if (!group || !group->has_watcher)
-        return;
-    if (status == STATUS_OK && leave_in_peace(group) == STATUS_OK)
-        return;
+        return status;
+    if (status == STATUS_OK)
+        status = leave_in_peace(group);
+    if (status == STATUS_OK)
+        return STATUS_OK;
     const char *reason = status_message();
     pthread_mutex_lock(&group->lock);
     int is_news = group->rank == 0 || !group->is_lost;
     pthread_mutex_unlock(&group->lock);
     int is_told = is_news && group_send_failure(group, status, reason);
     group_set_failure(group, status, reason, 0, group->rank != 0 && is_told);
+    return status;
 }
 
 static void reap(struct group_peer *peer, double deadline)

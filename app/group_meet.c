@@ -1,4 +1,4 @@
-/* group_meet.c - ranks that others have started: they meet by TCP where rank 0 listens. */
+/* group_meet.c - ranks that others have started meet by TCP, where rank 0 listens. */
 #include "app/group_parts.h"
 
 #include <errno.h>

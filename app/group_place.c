@@ -1,5 +1,6 @@
-/* group_place.c - what torchrun, mpirun and srun say to a process, in variables of their own:
- * which of how many it is, which of those on this machine, and where rank 0 can be met. */
+/* group_place.c - what torchrun, mpirun and srun say to a process, in variables of their
+ * own: which of how many it is, which of those on this machine, and where rank 0 can be
+ * met. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,9 @@ struct launcher {
     int is_certain; // nothing else sets these: one without the others is a mistake
 };
 
-// The first that is complete counts. MPICH's mpirun may itself use srun to reach its nodes.
-// The script of a Slurm job has a rank, but no number of tasks, before it calls srun.
+// The first that is complete counts. MPICH's mpirun may itself use srun to reach its
+// nodes. The script of a Slurm job has a rank, but no number of tasks, before it calls
+// srun.
 static const struct launcher launchers[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", 1},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",

@@ -1,7 +1,7 @@
 /* group_watch.c - the thread that listens to the other ranks.
  *
- * It alone reads the sockets, so the loss of a rank is known at once, whatever the rest of
- * the process waits for. A wait for a GPU that will never answer cannot be ended from
+ * It alone reads the sockets, so the loss of a rank is known at once, whatever the rest
+ * of the process waits for. A wait for a GPU that will never answer cannot be ended from
  * outside; the process can. */
 #include "app/group_parts.h"
 
@@ -181,7 +181,8 @@ static int time_left(struct group *group)
     return (int)(left * 1000.0) + 1;
 }
 
-// Who to listen to: a sender whose queue is full waits. False when the watcher shall stop.
+// Who to listen to: a sender whose queue is full waits. False when the watcher shall
+// stop.
 static int prepare(struct group *group, struct pollfd *polled)
 {
     int count = peer_count(group);

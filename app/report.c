@@ -41,6 +41,8 @@ enum status report_open(struct report *report, struct trainer *trainer,
                            report->tile_count);
     for (int i = 0; i < report->tile_count; i++)
         report->seeds[i] = (uint64_t)i;
+    report_watch_open(report);
+    report_name_layers(report);
     return STATUS_OK;
 }
 
@@ -51,6 +53,7 @@ void report_recall(struct report *report)
         monitor_history(report->monitor),
         run_folder_file(report->folder, stats, sizeof stats, "stats.jsonl"),
         run_folder_file(report->folder, events, sizeof events, "events.jsonl"));
+    layers_recall(monitor_layers(report->monitor), stats);
     event_word(report, "resume", "");
 }
 
@@ -145,9 +148,9 @@ void report_state(struct report *report, const char *state)
 
 static void add_losses(struct tick *tick, const struct trainer *trainer)
 {
-    int count = trainer->results.sums_count;
-    for (int i = 0; i + 1 < count; i += 2) {
-        const struct loss_sums *real = &trainer->last.sums[i], *fake = real + 1;
+    for (int turn = 0; turn < trainer->config.n_dis; turn++) {
+        struct step_losses losses = train_turn_losses(trainer, turn);
+        const struct loss_sums *real = &losses.real, *fake = &losses.fake;
         int64_t reals = (int64_t)real->count, fakes = (int64_t)fake->count;
         statistic_add(&tick->loss[NETWORK_D],
                       real->loss / real->count + fake->loss / fake->count);
@@ -157,8 +160,8 @@ static void add_losses(struct tick *tick, const struct trainer *trainer)
         statistic_add_sums(&tick->sign_real, reals, real->sign, real->count);
         statistic_add_sums(&tick->sign_fake, fakes, fake->sign, fake->count);
     }
-    const struct loss_sums *g = &trainer->last.sums[count - 1];
-    statistic_add(&tick->loss[NETWORK_G], g->loss / g->count);
+    struct loss_sums g = train_losses(trainer).g;
+    statistic_add(&tick->loss[NETWORK_G], g.loss / g.count);
 }
 
 static void add_point(struct report *report, const int64_t skipped[NETWORK_COUNT])
@@ -210,22 +213,35 @@ static void show_step(struct report *report)
     report_maintenance(report, now_seconds() - now);
 }
 
+static void add_record(struct report *report, int slot)
+{
+    const struct trainer *trainer = report->trainer;
+    const struct step_record *record = &trainer->last.records[slot];
+    int network = train_slot_network(trainer, slot);
+    struct tick *tick = &report->tick;
+    tick->skipped_in_tick[network] += record->was_skipped;
+    statistic_add(&tick->scale_over_tick[network], (double)record->scale_after);
+    // The norm of what overflowed is not finite, and a norm of 0 was not measured.
+    if (!record->was_skipped && record->grad_norm > 0.0f)
+        statistic_add(&tick->grad_norm[network], (double)record->grad_norm);
+    if (slot < trainer->results.fake_count)
+        statistic_add(&tick->fake_scale_over_tick,
+                      (double)trainer->last.fakes[slot].scale_after);
+}
+
 void report_step(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
     int64_t skipped[NETWORK_COUNT] = {0};
     for (int slot = 0; slot < trainer->results.record_count; slot++) {
-        const struct step_record *record = &trainer->last.records[slot];
         int network = train_slot_network(trainer, slot);
-        skipped[network] += record->was_skipped;
-        report->tick.skipped_in_tick[network] += record->was_skipped;
-        statistic_add(&report->tick.scale_over_tick[network],
-                      (double)record->scale_after);
-        if (record->was_skipped)
-            event_skip(report, slot);
-        else if (record->scale_after > record->scale_used)
-            event_growth(report, slot);
+        skipped[network] += trainer->last.records[slot].was_skipped;
+        add_record(report, slot);
+        char place[WATCH_PLACE];
+        event_optimizer_step(report, slot, place);
+        report_watch(report, slot, place);
     }
+    report_layers(report);
     add_losses(&report->tick, trainer);
     add_point(report, skipped);
     update_speed(report, 0);
@@ -254,6 +270,7 @@ static void finish_tick(struct report *report, double now)
     for (int network = 0; network < NETWORK_COUNT; network++) {
         tick->scale[network] = scale_now(&trainer->player[network]);
         tick->skipped[network] = trainer->player[network].record.skipped;
+        tick->held[network] = trainer->player[network].record.held;
     }
 }
 

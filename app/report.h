@@ -14,6 +14,7 @@
 #include "app/output/progress.h"
 #include "app/output/run_folder.h"
 #include "app/trainer.h"
+#include "scaler/watch.h"
 
 struct report {
     struct trainer *trainer;
@@ -32,6 +33,9 @@ struct report {
     int64_t images_at_tick;
     const char *state; // "training", "paused" ...
     int had_picture_error;
+    int64_t
+        good_steps[NETWORK_COUNT]; // taken since the scale last grew, or since the start
+    struct watch watch;
 };
 
 enum status report_open(struct report *report, struct trainer *trainer,
@@ -49,10 +53,34 @@ void report_say(struct report *report, const char *format, ...)
 /* After every step: history, events for skips, sums of the tick, the bar, the window. */
 void report_step(struct report *report);
 
+/* What was looked at in the step that was just taken (look.h), into stats.jsonl and the heat
+ * map: a line is one object with "reason" ("grad-stats", "skip D", "skip G"), "scale_g",
+ * "scale_d" (the scales that gradients below carry), "step", "kimg", "timestamp" and
+ * "layers", a list of one object a tensor:
+ *   pass       real and fakes are D's losses, generator is G's
+ *   layer      "d.conv3"
+ *   tensor     activation, activation gradient, weight gradient
+ *   mean, std, max   of its finite values as stored; max is the largest magnitude
+ *   finite     share of finite values
+ *   lost       share of zeros that the same step in f32 does not have: the zeros counted,
+ *              less those that the f32 twin counts; null without --grad-stats or in fp32.
+ *              Where rounding moved an activation over 0 the two differ besides
+ *   subnormal  share of values that are subnormal in the tensor's own type
+ *   headroom   log2(65504 / max); null where all is zero
+ * Weight gradients are f32 sums of half products, those of D's fakes on top of its reals'. */
+void report_layers(struct report *report);
+/* Gives the heat map its rows, in the order of the line. */
+void report_name_layers(struct report *report);
+
+/* Watches how the scales move; `place` is where the optimizer step overflowed, or "". */
+void report_watch_open(struct report *report);
+void report_watch(struct report *report, int slot, const char *place);
+
 /* True where preview.png stands in for a window. */
 int report_draws_preview(struct report *report);
 
-/* scales.png, and preview.png where there is no window, as things stand. */
+/* scales.png, stats.png once layers were looked at, and preview.png where there is no window,
+ * as things stand. */
 void report_write_pictures(struct report *report);
 
 /* Closes the tick: line, stats.jsonl, scales.png, preview.png. */

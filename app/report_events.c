@@ -3,9 +3,14 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+#include "app/diagnosis.h"
 #include "app/train.h"
+
+#define FILES_MAX 1024 // of a skip's images, in events.jsonl
+#define FILES_TOLD 3   // in log.txt
 
 static const char *const network_names[NETWORK_COUNT] = {"G", "D"};
 
@@ -33,7 +38,9 @@ static const char *overflow_word(const struct step_record *record)
 {
     if (record->found_inf != 0.0f)
         return "inf or NaN in its gradients";
-    return "a gradient became inf when unscaled";
+    if (record->found_inf_unscaled != 0.0f)
+        return "a gradient became inf when unscaled";
+    return "gradients that are finite add up to inf";
 }
 
 static json_t *scale_event(const char *word, int network,
@@ -44,58 +51,248 @@ static json_t *scale_event(const char *word, int network,
                      (double)record->scale_after);
 }
 
-// " (first in d.conv3: weight gradient)", or "" where nothing is left to be seen.
-static const char *place_text(const struct nonfinite_place *place, char *text,
-                              size_t bytes)
+/* ---- D's loss on fakes, with a scale of its own ----------------------------------- */
+
+// Its record of this optimizer step, or NULL.
+static const struct step_record *fake_record(const struct trainer *trainer, int slot)
+{
+    return slot < trainer->results.fake_count ? &trainer->last.fakes[slot] : NULL;
+}
+
+static int has_overflowed(const struct step_record *record)
+{
+    return record->found_inf != 0.0f || record->found_inf_unscaled != 0.0f;
+}
+
+// "real", "fakes", "both" or "their sum"; NULL where D has one scale.
+static const char *overflowed_loss(const struct trainer *trainer, int slot)
+{
+    const struct step_record *fake = fake_record(trainer, slot);
+    if (!fake)
+        return NULL;
+    int real = has_overflowed(&trainer->last.records[slot]), fakes = has_overflowed(fake);
+    if (!real && !fakes)
+        return "their sum";
+    return real && fakes ? "both" : fakes ? "fakes" : "real";
+}
+
+// Adds what the skip did to it.
+static void add_fake_scale(json_t *event, const struct trainer *trainer, int slot)
+{
+    const struct step_record *fake = fake_record(trainer, slot);
+    if (!fake)
+        return;
+    json_object_set_new(event, "loss", json_string(overflowed_loss(trainer, slot)));
+    json_object_set_new(event, "fake_scale_before", json_real((double)fake->scale_used));
+    json_object_set_new(event, "fake_scale_after", json_real((double)fake->scale_after));
+}
+
+// Its growth is told by itself: D's own scale has not moved with it.
+static void event_fake_growth(struct report *report, int slot)
+{
+    const struct step_record *fake = fake_record(report->trainer, slot);
+    char after[32];
+    if (!fake || fake->scale_after <= fake->scale_used)
+        return;
+    run_folder_log(report->folder, "step %lld: D's scale on fakes grew to %s",
+                   (long long)report->trainer->last_place.step,
+                   scale_text(fake->scale_after, after, sizeof after));
+    json_t *event = json_pack("{s:s, s:s}", "event", "growth", "net", "D");
+    json_object_set_new(event, "loss", json_string("fakes"));
+    json_object_set_new(event, "fake_scale_before", json_real((double)fake->scale_used));
+    json_object_set_new(event, "fake_scale_after", json_real((double)fake->scale_after));
+    write_step_event(report, event);
+}
+
+/* ---- skips ----------------------------------------------------------------------- */
+
+// "d.conv3: weight gradient", or "" where nothing is left to be seen.
+static void place_text(const struct diagnosis *diagnosis, char text[WATCH_PLACE])
 {
     text[0] = '\0';
-    if (place->tensor)
-        snprintf(text, bytes, " (first in %s: %s)", place->layer, place->tensor);
+    if (diagnosis->facts.has_place)
+        snprintf(text, WATCH_PLACE, "%s: %s", diagnosis->place.layer,
+                 diagnosis->place.tensor);
+}
+
+// "; 3 inf, 0 NaN, largest finite 65472 there".
+static const char *counts_text(const struct diagnosis *diagnosis, char *text,
+                               size_t bytes)
+{
+    static const char *const where[] = {" in its weight gradients", " there"};
+    const struct overflow_facts *facts = &diagnosis->facts;
+    int is_there = diagnosis->is_exact || facts->kind != SURVEY_ACTIVATION_GRADIENT;
+    char inf[32], nan[32];
+    text[0] = '\0';
+    if (facts->has_place)
+        snprintf(text, bytes, "; %s inf, %s NaN, largest finite %.4g%s%s%s",
+                 count_text((int64_t)facts->inf, inf, sizeof inf),
+                 count_text((int64_t)facts->nan, nan, sizeof nan),
+                 (double)facts->max_finite, where[is_there],
+                 diagnosis->pass[0] ? ", pass " : "", diagnosis->pass);
     return text;
 }
 
-// G has one pass of losses, a D step two: on real and on fake.
-static int had_finite_logits(const struct trainer *trainer, int slot)
+// "; scale 2^10 -> 2^9", with the loss that overflowed where D has a scale for each.
+static const char *change_text(const struct trainer *trainer, int slot, char *text,
+                               size_t bytes)
 {
-    const struct loss_sums *sums = trainer->last.sums + 2 * slot;
-    int passes = train_slot_network(trainer, slot) == NETWORK_G ? 1 : 2;
-    return sums[0].nonfinite + (passes > 1 ? sums[1].nonfinite : 0.0) == 0.0;
+    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *fake = fake_record(trainer, slot);
+    char before[32], after[32];
+    int length = snprintf(text, bytes, "; scale %s -> %s",
+                          scale_text(record->scale_used, before, sizeof before),
+                          scale_text(record->scale_after, after, sizeof after));
+    if (fake && (size_t)length < bytes)
+        snprintf(text + length, bytes - (size_t)length,
+                 ", on fakes %s -> %s; overflow: %s",
+                 scale_text(fake->scale_used, before, sizeof before),
+                 scale_text(fake->scale_after, after, sizeof after),
+                 overflowed_loss(trainer, slot));
+    return text;
 }
 
-void event_skip(struct report *report, int slot)
+// Of D, where its loss on fakes has a scale: what that one found counts too.
+static const char *reason_text(const struct trainer *trainer, int slot)
+{
+    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *fake = fake_record(trainer, slot);
+    return overflow_word(fake && !has_overflowed(record) ? fake : record);
+}
+
+// The files of D's real images in that step, without those whose names are not UTF-8.
+static json_t *batch_files(const struct trainer *trainer, int slot)
+{
+    json_t *files = json_array();
+    size_t images[FILES_MAX];
+    if (!trainer->dataset->files)
+        return files;
+    size_t count = diagnosis_images(trainer, slot, images, FILES_MAX);
+    for (size_t i = 0; i < count && i < FILES_MAX; i++)
+        json_array_append_new(files, json_string(trainer->dataset->files[images[i]]));
+    return files;
+}
+
+// "a.png, b.png, c.png and 61 more (events.jsonl)", or "".
+static const char *files_text(const json_t *files, char *text, size_t bytes)
+{
+    size_t count = json_array_size(files), used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < count && i < FILES_TOLD && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "",
+                                 json_string_value(json_array_get(files, i)));
+    if (count > FILES_TOLD && used < bytes)
+        snprintf(text + used, bytes - used, " and %zu more (events.jsonl)",
+                 count - FILES_TOLD);
+    return text;
+}
+
+static void add_diagnosis(json_t *event, const struct diagnosis *diagnosis)
+{
+    const struct overflow_facts *facts = &diagnosis->facts;
+    int has = facts->has_place;
+    json_object_set_new(event, "layer",
+                        has ? json_string(diagnosis->place.layer) : json_null());
+    json_object_set_new(event, "tensor",
+                        has ? json_string(diagnosis->place.tensor) : json_null());
+    json_object_set_new(event, "pass", json_string(diagnosis->pass));
+    json_object_set_new(event, "inf",
+                        has ? json_integer((json_int_t)facts->inf) : json_null());
+    json_object_set_new(event, "nan",
+                        has ? json_integer((json_int_t)facts->nan) : json_null());
+    json_object_set_new(event, "max_finite",
+                        has ? json_real((double)facts->max_finite) : json_null());
+    json_object_set_new(event, "exact", json_boolean(diagnosis->is_exact));
+    json_object_set_new(event, "forward_finite", json_boolean(facts->forward_finite));
+    json_object_set_new(event, "cause",
+                        json_string(overflow_cause_word(diagnosis->cause)));
+}
+
+static void event_skip(struct report *report, int slot, char place[WATCH_PLACE])
 {
     const struct trainer *trainer = report->trainer;
     const struct step_record *record = &trainer->last.records[slot];
     int network = train_slot_network(trainer, slot);
-    int forward_finite = had_finite_logits(trainer, slot);
-    struct nonfinite_place place = {.tensor = NULL};
-    train_first_nonfinite(trainer, slot, &place);
-    char before[32], after[32], where[80];
-    run_folder_log(
-        report->folder, "step %lld: %s skipped, %s%s; scale %s -> %s%s",
-        (long long)trainer->last_place.step, network_names[network],
-        overflow_word(record), place_text(&place, where, sizeof where),
-        scale_text(record->scale_used, before, sizeof before),
-        scale_text(record->scale_after, after, sizeof after),
-        forward_finite ? "" : "; the logits were inf or NaN too: no scale can help");
+    struct diagnosis diagnosis;
+    diagnose(trainer, slot, report->good_steps[network], &diagnosis);
+    place_text(&diagnosis, place);
+    json_t *files = batch_files(trainer, slot);
+    char change[160], counts[160], names[768], advice[1024];
+    files_text(files, names, sizeof names);
+    run_folder_log(report->folder, "step %lld: %s skipped, %s%s%s%s%s%s; %s",
+                   (long long)trainer->last_place.step, network_names[network],
+                   reason_text(trainer, slot), place[0] ? " (first in " : "", place,
+                   place[0] ? ")" : "", change_text(trainer, slot, change, sizeof change),
+                   counts_text(&diagnosis, counts, sizeof counts),
+                   overflow_advice(diagnosis.cause, &diagnosis.facts,
+                                   network_names[network], names, advice, sizeof advice));
     json_t *event = scale_event("skip", network, record);
-    json_object_set_new(event, "forward_finite", json_boolean(forward_finite));
-    if (place.tensor) {
-        json_object_set_new(event, "layer", json_string(place.layer));
-        json_object_set_new(event, "tensor", json_string(place.tensor));
-    }
+    add_diagnosis(event, &diagnosis);
+    json_object_set_new(event, "files", files);
+    add_fake_scale(event, trainer, slot);
     write_step_event(report, event);
 }
 
-void event_growth(struct report *report, int slot)
+/* ---- steps that were not skipped ------------------------------------------------- */
+
+static void event_held(struct report *report, int slot)
 {
-    const struct step_record *record = &report->trainer->last.records[slot];
-    int network = train_slot_network(report->trainer, slot);
+    const struct trainer *trainer = report->trainer;
+    int network = train_slot_network(trainer, slot);
+    run_folder_log(report->folder, "step %lld: %s held back, because %s overflowed",
+                   (long long)trainer->last_place.step, network_names[network],
+                   network_names[!network]);
+    write_step_event(report, scale_event("held", network, &trainer->last.records[slot]));
+}
+
+// A scale that moved without a skip of its network: it grew, or is shared.
+static void event_rescale(struct report *report, int network,
+                          const struct step_record *record)
+{
+    int has_grown = record->scale_after > record->scale_used;
     char after[32];
-    run_folder_log(report->folder, "step %lld: %s's scale grew to %s",
+    run_folder_log(report->folder, "step %lld: %s's scale %s to %s",
                    (long long)report->trainer->last_place.step, network_names[network],
+                   has_grown ? "grew" : "went down with the other's",
                    scale_text(record->scale_after, after, sizeof after));
-    write_step_event(report, scale_event("growth", network, record));
+    write_step_event(report,
+                     scale_event(has_grown ? "growth" : "backoff", network, record));
+}
+
+// Good steps at a scale are what makes an overflow at it remarkable.
+static void count_good_steps(struct report *report, int network,
+                             const struct step_record *record)
+{
+    int64_t *good = &report->good_steps[network];
+    if (record->scale_after > record->scale_used)
+        *good = 0;
+    else if (!record->was_skipped && !record->was_held)
+        *good += 1;
+}
+
+void event_write(struct report *report, json_t *event)
+{
+    write_step_event(report, event);
+}
+
+void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLACE])
+{
+    const struct trainer *trainer = report->trainer;
+    const struct step_record *record = &trainer->last.records[slot];
+    int network = train_slot_network(trainer, slot);
+    int is_moved = record->scale_after != record->scale_used;
+    place[0] = '\0';
+    if (record->was_skipped)
+        event_skip(report, slot, place);
+    else if (is_moved)
+        event_rescale(report, network, record);
+    count_good_steps(report, network, record);
+    if (record->was_held)
+        event_held(report, slot);
+    event_fake_growth(report, slot);
+    // The one scale that both have moves twice in a step: each of them tells both moves.
+    if (is_moved && trainer->topology.kind == TOPOLOGY_SHARED_PER_STEP)
+        event_rescale(report, !network, record);
 }
 
 void event_word(struct report *report, const char *word, const char *reason)

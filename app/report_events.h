@@ -1,17 +1,38 @@
 /* report_events.h - events.jsonl: every skip, every growth, and how a run goes on and ends.
- * Flow:  report_step() -> [event_skip, event_growth] -> events.jsonl, log.txt.
+ * Flow:  report_step() -> [event_optimizer_step] -> events.jsonl, log.txt.
  *
- * A line is one object: "event", "step", "kimg", "timestamp"; for a scale "net",
- * "scale_before", "scale_after"; for a skip "forward_finite", and "layer" and "tensor" where
- * the first inf or NaN stands. */
+ * A line is one object: "event", "step", "kimg", "timestamp"; for a scale ("skip", "growth",
+ * "held", and "backoff" where it is the other network's overflow) "net", "scale_before",
+ * "scale_after". A skip has besides
+ *   layer, tensor   where inf or NaN came first in backward order ("d.conv3", "activation
+ *                   gradient"); in forward order for an activation
+ *   pass            "real", "fakes" or "generator": in which loss's pass; "" if unknown
+ *   inf, nan, max_finite   of that tensor: counts, and the largest finite magnitude
+ *   exact           true where that tensor itself was looked at, false where it was told
+ *                   from the weight gradients, whose counts these then are
+ *   forward_finite  false where logits were inf or NaN: no loss scale can help then
+ *   cause           scale, outlier, gradients, forward, invalid, unscaling, norm, elsewhere
+ *   files           of D's real images in that step; empty for G and for data without files
+ * all of them null where nothing was seen. Where D's loss on fakes has a scale of its own, a
+ * skip of D has "loss" (which overflowed: real, fakes, both), "fake_scale_before" and
+ * "fake_scale_after", and a growth of that scale has these alone.
+ *
+ * Told once: "oscillation" with "net" and "swings" ("at", "scale", "place" of each), and
+ * "drift" with "kind" (stuck, skips, scales) and "reason". */
 #ifndef APP_REPORT_EVENTS_H
 #define APP_REPORT_EVENTS_H
 
+#include <jansson.h>
+
 #include "app/report.h"
 
-/* Of an optimizer step of the step that was just taken: trainer->last.records[slot]. */
-void event_skip(struct report *report, int slot);
-void event_growth(struct report *report, int slot);
+/* All that an optimizer step of the step that was just taken gives rise to:
+ * trainer->last.records[slot]. `place` receives where it overflowed ("d.conv3: weight
+ * gradient"), or "". */
+void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLACE]);
+
+/* Writes an event as of the step that was just taken; takes the object. */
+void event_write(struct report *report, json_t *event);
 
 /* "resume", "finished", "stopped", "diverged", "failed"; reason may be "". */
 void event_word(struct report *report, const char *word, const char *reason);

@@ -110,6 +110,10 @@ void report_write_pictures(struct report *report)
     enum status status = dashboard_write_scales(
         &view.dashboard,
         run_folder_file(report->folder, path, sizeof path, "scales.png"));
+    if (status == STATUS_OK && view.layers.column_count > 0)
+        status = dashboard_write_layers(
+            &view.dashboard,
+            run_folder_file(report->folder, path, sizeof path, "stats.png"));
     if (status == STATUS_OK && report_draws_preview(report))
         status = dashboard_write_png(
             &view.dashboard,

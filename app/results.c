@@ -18,6 +18,11 @@ static size_t records_bytes(const struct results *results)
     return aligned((size_t)results->record_count * sizeof(struct step_record));
 }
 
+static size_t fakes_bytes(const struct results *results)
+{
+    return aligned((size_t)results->fake_count * sizeof(struct step_record));
+}
+
 static size_t stats_bytes(const struct results *results)
 {
     return aligned((size_t)results->record_count * (size_t)results->stats_count *
@@ -28,21 +33,25 @@ static struct results_view view_of(const struct results *results, void *block)
 {
     char *start = block;
     char *records = start + sums_bytes(results);
+    char *fakes = records + records_bytes(results);
     return (struct results_view){
         .sums = block,
         .records = (void *)records,
-        .stats = (void *)(records + records_bytes(results)),
+        .fakes = (void *)fakes,
+        .stats = (void *)(fakes + fakes_bytes(results)),
     };
 }
 
-enum status results_create(struct results *results, struct device *device, int sums_count,
-                           int record_count, int stats_count)
+enum status results_create(struct results *results, struct device *device,
+                           const struct results_size *size)
 {
     *results = (struct results){.device = device,
-                                .sums_count = sums_count,
-                                .record_count = record_count,
-                                .stats_count = stats_count};
-    results->bytes = sums_bytes(results) + records_bytes(results) + stats_bytes(results);
+                                .sums_count = size->sums,
+                                .record_count = size->records,
+                                .fake_count = size->fakes,
+                                .stats_count = size->stats};
+    results->bytes = sums_bytes(results) + records_bytes(results) + fakes_bytes(results) +
+                     stats_bytes(results);
     void *block;
     arena_begin(&results->arena, device, "results of a step");
     arena_reserve(&results->arena, &block, results->bytes);

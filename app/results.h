@@ -16,8 +16,9 @@
 /* What lies in a block, in this order. Device memory while a step writes it, host memory
  * for who reads it. */
 struct results_view {
-    struct loss_sums *sums;      // [sums_count] per D step real and fake, then G's
+    struct loss_sums *sums;      // [sums_count] per batch of D real and fake, then G's
     struct step_record *records; // [record_count] D's steps in turn, then G's
+    struct step_record *fakes;   // [fake_count] of the scaler of D's loss on fakes
     struct survey_stats *stats;  // [record_count][stats_count], of skipped steps only
 };
 
@@ -28,7 +29,7 @@ struct results_place {
 
 struct results {
     struct device *device;
-    int sums_count, record_count, stats_count;
+    int sums_count, record_count, fake_count, stats_count;
     size_t bytes;
     struct results_view here; // the device's block
     void *ring[RESULTS_RING];
@@ -37,10 +38,13 @@ struct results {
     struct arena arena;
 };
 
-/* Room for the results of steps of `record_count` optimizer steps, `sums_count` passes with
- * a loss, and `stats_count` tensors to look at when one is skipped. */
-enum status results_create(struct results *results, struct device *device, int sums_count,
-                           int record_count, int stats_count);
+/* How much a step tells: passes with a loss; optimizer steps; those of D whose loss on fakes
+ * has a scaler of its own; tensors to look at when one is skipped. */
+struct results_size {
+    int sums, records, fakes, stats;
+};
+enum status results_create(struct results *results, struct device *device,
+                           const struct results_size *size);
 void results_release(struct results *results);
 
 /* Queues the copy of the block to the host. At most RESULTS_RING may be on their way. */

@@ -160,7 +160,7 @@ enum status run_dry(struct run *run)
         while (train_pending(trainer) > trainer->device->steps_ahead)
             TRY(train_collect(trainer));
     }
-    double images = (double)run->config.batch * run->config.n_dis * steps;
+    double images = (double)config_step_images(&run->config) * steps;
     double per_kimg = (now_seconds() - started) / images * 1000.0;
     if (run_is_first(run))
         print_dry(run, per_kimg);
@@ -207,7 +207,7 @@ enum status train_command(int argc, char **argv)
     else if (status == STATUS_OK)
         status = any_run(run, argc, argv);
     status = group_blame(run->group, status);
-    group_leave(run->group, status);
+    status = group_leave(run->group, status);
     signals_install(NULL);
     window_close(run->window);
     report_close(&run->report);

@@ -1,6 +1,6 @@
-/* run_group.c - a run on several GPUs: from one process to many, and what all but the first
- * do. They have no folder, window, keys or signals: they queue the steps that rank 0 orders,
- * so that the sums over all devices (train.c) find their partners. */
+/* run_group.c - a run on several GPUs: from one process to many, and what all but the
+ * first do. They have no folder, window, keys or signals: they queue the steps that rank
+ * 0 orders, so that the sums over all devices (train.c) find their partners. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -153,7 +153,6 @@ enum status run_follow(struct run *run)
         TRY(group_take_order(run->group, &order));
         switch (order) {
         case ORDER_STEP: TRY(take_step(&run->trainer)); break;
-        case ORDER_COLLECT: TRY(train_collect_all(&run->trainer)); break;
         case ORDER_COMPARE:
             TRY(train_collect_all(&run->trainer));
             TRY(run_compare_scalers(run));

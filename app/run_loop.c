@@ -60,8 +60,8 @@ static enum status compare_scalers(struct run *run)
     return run_compare_scalers(run);
 }
 
-/* A checkpoint that cannot be written does not end a run that could still write one later.
- * Ranks that no longer agree do: what they would write is nobody's. */
+/* A checkpoint that cannot be written does not end a run that could still write one
+ * later. Ranks that no longer agree do: what they would write is nobody's. */
 static enum status save_snapshot(struct run *run, double kimg)
 {
     int failed_before = run->save_failed;
@@ -90,8 +90,8 @@ static void save_fakes(struct run *run, double kimg)
 
 /* ---- the loop -------------------------------------------------------------------- */
 
-/* True when a multiple of `interval` lies in (before, now]; *mark is the last such. Marks do
- * not depend on where a run was resumed. */
+/* True when a multiple of `interval` lies in (before, now]; *mark is the last such.
+ * Marks do not depend on where a run was resumed. */
 static int crosses(double before, double now, double interval, double *mark)
 {
     double multiple = floor(now / interval + 1e-9);
@@ -116,9 +116,6 @@ static enum status serve(struct run *run, int requests, int *must_end)
 // Reads what steps did until at most `left` of them are still on their way.
 static enum status collect(struct run *run, int left)
 {
-    if (left ==
-        0) // the others read as far, so that all see a divergence at the same step
-        TRY(group_order(run->group, ORDER_COLLECT));
     while (train_pending(&run->trainer) > left) {
         enum status status = train_collect(&run->trainer);
         if (status == STATUS_OK || status == STATUS_DIVERGED) // both have taken the step

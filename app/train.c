@@ -12,6 +12,10 @@
  * it once and replays it. What changes from step to step - images, decay, planted faults -
  * is written to device memory before it, by train_step().
  *
+ * Where an optimizer step is over several batches, their losses are divided by the number of
+ * them and their gradients added, all at one scale; the check, the step and the rule come
+ * once, after the last.
+ *
  * On several devices each takes its share of the batch. The losses are divided by the whole
  * batch and the gradients summed, so every number means what it means on one device. */
 #include "app/train.h"
@@ -22,60 +26,159 @@
 #include "app/inject.h"
 
 // Runs D on `input` and leaves dL/dlogit, times the scale, where its backward pass starts.
+// `batches` make the optimizer step that this is for.
 static void judge(struct trainer *trainer, const struct tensor *input, float target,
-                  const struct scaler_state *scale, struct loss_sums *sums)
+                  enum scaled_loss loss, int batches, struct loss_sums *sums)
 {
     const struct ops *ops = trainer->device->ops;
     struct net *d = &trainer->player[NETWORK_D].net;
     d->input.data = input->data;
     net_forward(d, NET_TRAIN);
     ops->loss.bce_logits(trainer->device, net_output(d), target,
-                         1.0f / (float)trainer->device->world, scale, net_output_grad(d),
+                         1.0f / (float)(trainer->device->world * batches),
+                         topology_scale(&trainer->topology, loss), net_output_grad(d),
                          sums);
     ops->group.sum_f64(trainer->device, &sums->loss, LOSS_SUMS_DOUBLES);
+}
+
+// D's weight gradients of the loss that was just judged, added to those that are there.
+static void learn(struct trainer *trainer, enum scaled_loss loss, int is_first)
+{
+    struct net *d = &trainer->player[NETWORK_D].net;
+    float *own = d->grads;
+    d->grads = topology_grads(&trainer->topology, loss);
+    look_backward(trainer, loss == LOSS_D_REAL ? LOOK_D_REAL : LOOK_D_FAKE, d,
+                  is_first ? NET_WGRAD : NET_WGRAD | NET_ACCUMULATE);
+    d->grads = own;
+}
+
+static void keep_record(struct trainer *trainer, int network, int slot)
+{
+    trainer->device->ops->memory.copy(
+        trainer->device, trainer->results.here.records + slot,
+        trainer->player[network].scaler.record, sizeof(struct step_record));
+}
+
+/* The passes of an optimizer step, each on the batch that is on the device. `is_first`: the
+ * step's gradients begin with this batch. */
+static void learn_from_real(struct trainer *trainer, int is_first, struct loss_sums *sums)
+{
+    judge(trainer, &trainer->feed.real, 1.0f - (float)trainer->config.label_smoothing,
+          LOSS_D_REAL, trainer->config.d.accum, sums);
+    learn(trainer, LOSS_D_REAL, is_first);
+}
+
+static void learn_from_fakes(struct trainer *trainer, int is_first,
+                             struct loss_sums *sums)
+{
+    int begins = is_first && topology_has_own_grads(&trainer->topology, LOSS_D_FAKE);
+    judge(trainer, net_output(&trainer->player[NETWORK_G].net), 0.0f, LOSS_D_FAKE,
+          trainer->config.d.accum, sums);
+    learn(trainer, LOSS_D_FAKE, begins);
+}
+
+static void learn_to_deceive(struct trainer *trainer, int is_first,
+                             struct loss_sums *sums)
+{
+    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
+    judge(trainer, net_output(g), 1.0f, LOSS_G, trainer->config.g.accum, sums);
+    look_backward(trainer, LOOK_G, d, NET_DGRAD); // ends in G's output gradient
+    look_backward(trainer, LOOK_G, g, is_first ? NET_WGRAD : NET_WGRAD | NET_ACCUMULATE);
+}
+
+// After an overflow, where that is possible: the step's last batch, every tensor looked at.
+static void take_again(struct trainer *trainer, int network, int slot)
+{
+    if (!look_begin_again(trainer, network))
+        return;
+    struct loss_sums *sums = trainer->look.unread;
+    if (network == NETWORK_D) {
+        learn_from_real(trainer, 1, sums);
+        learn_from_fakes(trainer, 1, sums);
+    } else {
+        learn_to_deceive(trainer, 1, sums);
+    }
+    look_end_again(trainer, network, slot);
 }
 
 // `slot` is the place of this optimizer step among the step's records.
 static void finish_step(struct trainer *trainer, int network, int slot)
 {
     struct player *player = &trainer->player[network];
+    struct topology *topology = &trainer->topology;
     const struct ops *ops = trainer->device->ops;
     struct results *results = &trainer->results;
+    int has_fakes = network == NETWORK_D && topology_has_own_grads(topology, LOSS_D_FAKE);
     inject_fault(trainer, network);
     ops->group.sum_f32(trainer->device, player->net.grads, player->net.param_elements);
-    CHECK(grad_scaler_step(&player->scaler, &player->adam) == CALL_OK);
+    if (has_fakes)
+        ops->group.sum_f32(trainer->device, topology->fake_grads,
+                           player->net.param_elements);
+    topology_step(topology, (enum scaled_network)network);
     survey_look(&trainer->survey[network], player->scaler.state,
                 results->here.stats + slot * results->stats_count);
-    CHECK(grad_scaler_update(&player->scaler) == CALL_OK);
-    ops->memory.copy(trainer->device, results->here.records + slot, player->scaler.record,
-                     sizeof *results->here.records);
+    take_again(trainer, network, slot);
+    topology_update(topology, (enum scaled_network)network);
+    keep_record(trainer, network, slot);
+    if (has_fakes)
+        ops->memory.copy(trainer->device, results->here.fakes + slot,
+                         topology->fake.record, sizeof *results->here.fakes);
+}
+
+// One batch of a step of D.
+static void discriminator_batch(struct trainer *trainer, int batch, int is_first)
+{
+    struct net *g = &trainer->player[NETWORK_G].net;
+    struct loss_sums *sums = trainer->results.here.sums + 2 * batch;
+    feed_draw(&trainer->feed, batch);
+    learn_from_real(trainer, is_first, &sums[0]);
+    net_forward(g, NET_TRAIN);
+    learn_from_fakes(trainer, is_first, &sums[1]);
+}
+
+// How many of D's last batches G trains on again: as many as both steps have.
+static int common_batches(const struct config *config)
+{
+    return config->g.accum < config->d.accum ? config->g.accum : config->d.accum;
 }
 
 static void discriminator_step(struct trainer *trainer, int turn)
 {
-    struct player *g = &trainer->player[NETWORK_G], *d = &trainer->player[NETWORK_D];
-    struct loss_sums *sums = trainer->results.here.sums + 2 * turn;
-    float real_target = 1.0f - (float)trainer->config.label_smoothing;
-    feed_draw(&trainer->feed, turn);
-    const struct scaler_state *scale = grad_scaler_scale(&d->scaler);
-    judge(trainer, &trainer->feed.real, real_target, scale, &sums[0]);
-    net_backward(&d->net, NET_WGRAD);
-    net_forward(&g->net, NET_TRAIN);
-    judge(trainer, net_output(&g->net), 0.0f, scale, &sums[1]);
-    net_backward(&d->net, NET_WGRAD | NET_ACCUMULATE);
+    const struct config *config = &trainer->config;
+    int batches = config->d.accum, is_last_turn = turn + 1 == config->n_dis;
+    for (int part = 0; part < batches; part++) {
+        if (is_last_turn && config->g.accum > 1 &&
+            part == batches - common_batches(config))
+            feed_remember(&trainer->feed);
+        discriminator_batch(trainer, turn * batches + part, part == 0);
+    }
     finish_step(trainer, NETWORK_D, turn);
 }
 
+static void generator_batch(struct trainer *trainer, int part)
+{
+    const struct config *config = &trainer->config;
+    learn_to_deceive(trainer, part == 0,
+                     trainer->results.here.sums + 2 * config_step_batches(config) + part);
+}
+
+/* The fakes that D saw last are still there and come first. The others are made again from
+ * their latents; where G takes more batches than D, from latents of draws to come. */
 static void generator_step(struct trainer *trainer)
 {
-    struct player *g = &trainer->player[NETWORK_G], *d = &trainer->player[NETWORK_D];
-    struct results *results = &trainer->results;
-    const struct scaler_state *scale = grad_scaler_scale(&g->scaler);
-    judge(trainer, net_output(&g->net), 1.0f, scale,
-          results->here.sums + results->sums_count - 1);
-    net_backward(&d->net, NET_DGRAD); // ends in G's output gradient
-    net_backward(&g->net, NET_WGRAD);
-    finish_step(trainer, NETWORK_G, results->record_count - 1);
+    const struct config *config = &trainer->config;
+    generator_batch(trainer, 0);
+    for (int part = 1; part < config->g.accum; part++) {
+        if (part == common_batches(config))
+            feed_pass_over(&trainer->feed); // D's last, which came first
+        feed_draw_again(&trainer->feed);
+        net_forward(&trainer->player[NETWORK_G].net, NET_TRAIN);
+        generator_batch(trainer, part);
+    }
+    finish_step(trainer, NETWORK_G, trainer->results.record_count - 1);
+    if (trainer->topology.kind == TOPOLOGY_SHARED)
+        keep_record(trainer, NETWORK_D,
+                    0); // the one rule for both has written it only now
 }
 
 static void whole_step(void *argument)
@@ -89,14 +192,18 @@ static void whole_step(void *argument)
 void train_step(struct trainer *trainer)
 {
     struct progress *progress = &trainer->progress;
-    int64_t images = (int64_t)trainer->config.batch * trainer->config.n_dis;
+    int64_t images = config_step_images(&trainer->config);
     progress->step += 1;
     progress->images += images;
     feed_next(&trainer->feed);
     inject_prepare(trainer);
     ema_prepare_step(&trainer->ema, images, progress->images);
-    trainer->device->ops->queue.repeat(trainer->device, &trainer->repeat, whole_step,
-                                       trainer);
+    trainer->look.is_on = look_is_due(trainer, progress->step);
+    trainer->device->ops->queue.repeat(
+        trainer->device, trainer->look.is_on ? &trainer->look.repeat : &trainer->repeat,
+        whole_step, trainer);
+    if (trainer->look.is_on)
+        look_keep(trainer);
     results_send(&trainer->results,
                  (struct results_place){progress->step, progress->images});
 }
@@ -131,12 +238,30 @@ static enum status check_skips(const struct trainer *trainer, int network)
         trainer->config.max_skips);
 }
 
-enum status train_collect(struct trainer *trainer)
+/* The players' records tell how things stand after the whole step: with one scale that
+ * moves after each optimizer step, D's is where G's step left it. */
+static void take_records(struct trainer *trainer)
 {
-    TRY(results_take(&trainer->results, &trainer->last, &trainer->last_place));
+    struct step_record *d = &trainer->player[NETWORK_D].record;
+    const struct step_record *g = &trainer->player[NETWORK_G].record;
     for (int slot = 0; slot < trainer->results.record_count; slot++)
         trainer->player[train_slot_network(trainer, slot)].record =
             trainer->last.records[slot];
+    if (trainer->results.fake_count)
+        trainer->fake_record = trainer->last.fakes[trainer->results.fake_count - 1];
+    if (trainer->topology.kind != TOPOLOGY_SHARED_PER_STEP)
+        return;
+    d->scale_after = g->scale_after;
+    d->growth_tracker = g->growth_tracker;
+    d->hysteresis_used = g->hysteresis_used;
+    d->growths = g->growths;
+    d->backoffs = g->backoffs;
+}
+
+enum status train_collect(struct trainer *trainer)
+{
+    TRY(results_take(&trainer->results, &trainer->last, &trainer->last_place));
+    take_records(trainer);
     for (int network = 0; network < NETWORK_COUNT; network++)
         TRY(check_skips(trainer, network));
     return STATUS_OK;
@@ -149,21 +274,38 @@ enum status train_collect_all(struct trainer *trainer)
     return STATUS_OK;
 }
 
+static void add_sums(struct loss_sums *to, const struct loss_sums *sums)
+{
+    to->loss += sums->loss;
+    to->loss_sq += sums->loss_sq;
+    to->score += sums->score;
+    to->score_sq += sums->score_sq;
+    to->sign += sums->sign;
+    to->count += sums->count;
+    to->nonfinite += sums->nonfinite;
+}
+
+struct step_losses train_turn_losses(const struct trainer *trainer, int turn)
+{
+    const struct config *config = &trainer->config;
+    const struct loss_sums *g = trainer->last.sums + 2 * config_step_batches(config);
+    const struct loss_sums *d = trainer->last.sums + 2 * turn * config->d.accum;
+    struct step_losses losses = {0};
+    for (int part = 0; part < config->d.accum; part++) {
+        add_sums(&losses.real, &d[2 * part]);
+        add_sums(&losses.fake, &d[2 * part + 1]);
+    }
+    for (int part = 0; part < config->g.accum; part++)
+        add_sums(&losses.g, &g[part]);
+    return losses;
+}
+
 struct step_losses train_losses(const struct trainer *trainer)
 {
-    const struct loss_sums *last = trainer->last.sums + trainer->results.sums_count - 1;
-    return (struct step_losses){.real = last[-2], .fake = last[-1], .g = last[0]};
+    return train_turn_losses(trainer, trainer->config.n_dis - 1);
 }
 
 int train_slot_network(const struct trainer *trainer, int slot)
 {
     return slot + 1 < trainer->results.record_count ? NETWORK_D : NETWORK_G;
-}
-
-int train_first_nonfinite(const struct trainer *trainer, int slot,
-                          struct nonfinite_place *place)
-{
-    return survey_first_nonfinite(
-        &trainer->survey[train_slot_network(trainer, slot)],
-        trainer->last.stats + slot * trainer->results.stats_count, place);
 }

@@ -19,18 +19,15 @@ enum status train_collect(struct trainer *trainer);
 /* Collects all that are queued, for who wants only the last one's results. */
 enum status train_collect_all(struct trainer *trainer);
 
-/* Of the last collected step: the last D step's two passes, and G's. */
+/* Of the last collected step: the two losses of its D step `turn`, or of the last one, and
+ * G's; each over all batches of the optimizer step. */
 struct step_losses {
     struct loss_sums real, fake, g;
 };
+struct step_losses train_turn_losses(const struct trainer *trainer, int turn);
 struct step_losses train_losses(const struct trainer *trainer);
 
 /* Whose optimizer step a step's records[slot] tells of: D's come first, G's is the last. */
 int train_slot_network(const struct trainer *trainer, int slot);
-
-/* Where inf or NaN came first in the skipped optimizer step `slot` of the last collected
- * step; 0 and *place untouched where nothing was seen. */
-int train_first_nonfinite(const struct trainer *trainer, int slot,
-                          struct nonfinite_place *place);
 
 #endif

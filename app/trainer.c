@@ -55,7 +55,7 @@ static int wants_scaler(const struct config *config)
 {
     if (config->scaler == SCALER_AUTO)
         return config->precision == PRECISION_FP16;
-    return config->scaler == SCALER_PER_NETWORK;
+    return config->scaler != SCALER_OFF;
 }
 
 static enum status create_player(struct trainer *trainer, int network)
@@ -69,11 +69,37 @@ static enum status create_player(struct trainer *trainer, int network)
                                .beta2 = (float)own->beta2,
                                .eps = (float)own->eps};
     struct grad_scaler_config scaler = config_scaler(config, own);
-    scaler.enabled = wants_scaler(config) || scaler.is_static;
+    scaler.enabled = wants_scaler(config);
     TRY(net_plan(&player->net, network == NETWORK_D ? NET_INPUT_GRAD : 0));
     net_initialise(&player->net, (uint64_t)config->seed, (uint64_t)network);
     TRY(adam_create(&player->adam, &player->net, &adam));
     return grad_scaler_create(&player->scaler, trainer->device, names[network], &scaler);
+}
+
+_Static_assert((int)SCALED_G == (int)NETWORK_G && (int)SCALED_D == (int)NETWORK_D &&
+                   (int)SCALED_COUNT == (int)NETWORK_COUNT,
+               "scaler/ counts the networks as app/ does");
+
+static enum status create_topology(struct trainer *trainer)
+{
+    const struct config *config = &trainer->config;
+    enum topology_kind kind = TOPOLOGY_PER_NETWORK;
+    if (config->scaler == SCALER_SHARED)
+        kind = TOPOLOGY_SHARED;
+    else if (config->scaler == SCALER_SHARED_PER_STEP)
+        kind = TOPOLOGY_SHARED_PER_STEP;
+    else if (config->scaler == SCALER_PER_LOSS)
+        kind = TOPOLOGY_PER_LOSS;
+    struct scaled network[SCALED_COUNT];
+    for (int i = 0; i < SCALED_COUNT; i++) {
+        struct player *player = &trainer->player[i];
+        const struct network_config *own = i == NETWORK_G ? &config->g : &config->d;
+        network[i] = (struct scaled){.scaler = &player->scaler,
+                                     .adam = &player->adam,
+                                     .clip_norm = (float)own->clip_norm};
+    }
+    return topology_create(&trainer->topology, kind, (enum skip_rule)config->skip,
+                           network);
 }
 
 static enum status create_networks(struct trainer *trainer)
@@ -86,6 +112,7 @@ static enum status create_networks(struct trainer *trainer)
     dcgan_discriminator(d, trainer->device, &sizes, dtype, trainer_rows(trainer));
     for (int network = 0; network < NETWORK_COUNT; network++)
         TRY(create_player(trainer, network));
+    TRY(create_topology(trainer));
     g->has_synced_norm = d->has_synced_norm =
         config->sync_bn && trainer->device->world > 1;
     // G's output gradient is D's input gradient: the same memory, nothing is copied.
@@ -104,7 +131,8 @@ static enum status create_feed(struct trainer *trainer)
     struct feed *feed = &trainer->feed;
     struct net *g = &trainer->player[NETWORK_G].net;
     const struct net *d = &trainer->player[NETWORK_D].net;
-    TRY(feed_create(feed, trainer->device, &d->input, &g->input, trainer->config.n_dis));
+    TRY(feed_create(feed, trainer->device, &d->input, &g->input,
+                    config_step_batches(&trainer->config)));
     feed->seed = (uint64_t)trainer->config.seed;
     feed->mirror = trainer->config.mirror;
     g->input.data = feed->latents.data;
@@ -128,13 +156,17 @@ static enum status create_surveys(struct trainer *trainer)
 static enum status create_results(struct trainer *trainer)
 {
     int g = trainer->survey[NETWORK_G].count, d = trainer->survey[NETWORK_D].count;
-    int n_dis = trainer->config.n_dis;
+    const struct config *config = &trainer->config;
+    struct results_size size = {
+        .sums = 2 * config_step_batches(config) + config->g.accum,
+        .records = config->n_dis + 1,
+        .fakes = trainer->topology.kind == TOPOLOGY_PER_LOSS ? config->n_dis : 0,
+        .stats = g > d ? g : d};
     arena_begin(&trainer->arena, trainer->device, "planted faults");
     arena_reserve(&trainer->arena, (void **)&trainer->planted,
                   NETWORK_COUNT * sizeof *trainer->planted);
     TRY(arena_commit(&trainer->arena));
-    return results_create(&trainer->results, trainer->device, 2 * n_dis + 1, n_dis + 1,
-                          g > d ? g : d);
+    return results_create(&trainer->results, trainer->device, &size);
 }
 
 // Several processes take the GPUs from the N of "cuda:N" on; "auto" begins with the first.
@@ -177,7 +209,8 @@ enum status trainer_create_rank(struct trainer *trainer, const struct config *co
     TRY(create_networks(trainer));
     TRY(create_feed(trainer));
     TRY(create_surveys(trainer));
-    return create_results(trainer);
+    TRY(create_results(trainer));
+    return look_create(trainer);
 }
 
 enum status trainer_create(struct trainer *trainer, const struct config *config)
@@ -189,13 +222,14 @@ enum status trainer_create(struct trainer *trainer, const struct config *config)
 enum status trainer_start_data(struct trainer *trainer)
 {
     int rows = trainer_rows(trainer);
-    struct batch_options options = {
-        .size = trainer->config.batch,
-        .first_row = trainer->device->rank * rows,
-        .rows = rows,
-        .kept = RESULTS_RING * trainer->config.n_dis, // those of every step on its way
-        .seed = (uint64_t)trainer->config.seed,
-        .first_image = (uint64_t)trainer->progress.images};
+    struct batch_options options = {.size = trainer->config.batch,
+                                    .first_row = trainer->device->rank * rows,
+                                    .rows = rows,
+                                    // Those of every step on its way.
+                                    .kept = RESULTS_RING *
+                                            config_step_batches(&trainer->config),
+                                    .seed = (uint64_t)trainer->config.seed,
+                                    .first_image = (uint64_t)trainer->progress.images};
     return batch_open(trainer->dataset, trainer->device, &options,
                       &trainer->feed.batches);
 }
@@ -207,6 +241,7 @@ void trainer_release(struct trainer *trainer)
         device->ops->memory.wait(device);
     if (trainer->repeat)
         device->ops->queue.forget(device, &trainer->repeat);
+    look_release(&trainer->look);
     batch_close(trainer->feed.batches);
     dataset_close(trainer->dataset);
     results_release(&trainer->results);
@@ -215,6 +250,7 @@ void trainer_release(struct trainer *trainer)
     if (trainer->sample_lane)
         device->ops->queue.close_lane(device, trainer->sample_lane);
     ema_release(&trainer->ema);
+    topology_release(&trainer->topology);
     for (int network = 0; network < NETWORK_COUNT; network++) {
         struct player *player = &trainer->player[network];
         survey_release(&trainer->survey[network]);

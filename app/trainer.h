@@ -10,6 +10,7 @@
 
 #include "app/config.h"
 #include "app/feed.h"
+#include "app/look.h"
 #include "app/output/history.h"
 #include "app/results.h"
 #include "nets/adam.h"
@@ -18,6 +19,7 @@
 #include "nets/sampler.h"
 #include "nets/survey.h"
 #include "scaler/grad_scaler.h"
+#include "scaler/topology.h"
 
 /* One network with what belongs to it alone. */
 struct player {
@@ -39,6 +41,8 @@ struct trainer {
     struct device *device;
     struct dataset *dataset;
     struct player player[NETWORK_COUNT]; // [NETWORK_G], [NETWORK_D]
+    struct topology topology;            // of their scalers
+    struct step_record fake_record;      // like player.record, of topology.fake
     struct ema ema;
     struct device *sample_lane; // samples are drawn beside the training
     struct sampler sampler;
@@ -47,6 +51,7 @@ struct trainer {
 
     struct repeat *repeat;               // the recorded step
     struct survey survey[NETWORK_COUNT]; // where to look when that network skips
+    struct look look;                    // at all tensors, where that is asked for
     float *planted;                      // [NETWORK_COUNT] device: what --inject adds
     struct arena arena;
 

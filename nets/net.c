@@ -45,23 +45,27 @@ enum status net_forward_tangent(struct net *net)
     return STATUS_OK;
 }
 
+void net_backward_row(struct net *net, int row, int what)
+{
+    struct layer *layer = &net->layers[row];
+    const struct layer_passes *pass = layer_passes(layer->kind);
+    struct tensor *x = net_layer_input(net, row);
+    int input = layer->input;
+    struct tensor *dx = input < 0 ? &net->input_grad : &net->layers[input].dy;
+    // Batch norm's wgrad reads sums that its dgrad makes: dgrad goes first.
+    if (input >= 0 || (what & NET_DGRAD))
+        pass->dgrad(net, layer, x, dx);
+    if ((what & NET_WGRAD) && pass->wgrad)
+        pass->wgrad(net, layer, &layer->dy, x, !!(what & NET_ACCUMULATE));
+}
+
 void net_backward(struct net *net, int what)
 {
     CHECK(!(net->options & NET_INFERENCE), "net %s only samples", net->name);
     CHECK(!(what & NET_DGRAD) || (net->options & NET_INPUT_GRAD),
           "net %s has no room for its input's gradient", net->name);
-    for (int i = net->layer_count - 1; i >= 0; i--) {
-        struct layer *layer = &net->layers[i];
-        const struct layer_passes *pass = layer_passes(layer->kind);
-        struct tensor *x = net_layer_input(net, i);
-        int input = layer->input;
-        struct tensor *dx = input < 0 ? &net->input_grad : &net->layers[input].dy;
-        // Batch norm's wgrad reads sums that its dgrad makes: dgrad goes first.
-        if (input >= 0 || (what & NET_DGRAD))
-            pass->dgrad(net, layer, x, dx);
-        if ((what & NET_WGRAD) && pass->wgrad)
-            pass->wgrad(net, layer, &layer->dy, x, !!(what & NET_ACCUMULATE));
-    }
+    for (int row = net->layer_count - 1; row >= 0; row--)
+        net_backward_row(net, row, what);
 }
 
 /* ---- parameters ------------------------------------------------------------------ */

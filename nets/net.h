@@ -155,6 +155,9 @@ enum { NET_WGRAD = 1, NET_DGRAD = 2, NET_ACCUMULATE = 4 };
 /* Reads net_output_grad(). NET_WGRAD fills net->grads (adds to it with NET_ACCUMULATE);
  * NET_DGRAD continues to input_grad. */
 void net_backward(struct net *net, int what);
+/* One row of it, the last one first: for who looks at gradients on the way. A row's dy is
+ * complete when its turn comes, and may be overwritten by the rows below it. */
+void net_backward_row(struct net *net, int row, int what);
 
 /* Directional derivative of the output along net->input_tangent, at the point of the last
  * net_forward(); into the last row's tangent. Fails, naming the row, where a layer has no

@@ -10,21 +10,34 @@
  *     TRY(survey_commit(&survey));
  *     survey_look(&survey, scaler_state, stats);    // queued; [survey.count] results
  *
- * With the gate of a scaler it costs one look at a flag unless the step is skipped. */
+ * With the gate of a scaler it costs one look at a flag unless the step is skipped.
+ *
+ * Gradients of activations lie in memory that the backward pass uses again and again, so they
+ * can only be looked at while it runs: survey_backward() in the place of net_backward(). */
 #ifndef NETS_SURVEY_H
 #define NETS_SURVEY_H
 
 #include "nets/net.h"
 
-#define SURVEY_MAX (2 * NET_LAYERS_MAX + NET_PARAMS_MAX)
+#define SURVEY_MAX (4 * NET_LAYERS_MAX + NET_PARAMS_MAX)
 
-enum survey_kind { SURVEY_ACTIVATION, SURVEY_WEIGHT_GRADIENT };
+enum survey_kind {
+    SURVEY_ACTIVATION,
+    SURVEY_ACTIVATION_GRADIENT,
+    SURVEY_WEIGHT_GRADIENT,
+    SURVEY_KINDS
+};
+
+/* "activation", "activation gradient", "weight gradient" */
+const char *survey_kind_name(enum survey_kind kind);
 
 /* One tensor of the list. */
 struct survey_entry {
     const struct net *net;
     int row; // of the network's table
     enum survey_kind kind;
+    size_t elements; // without padding
+    enum dtype dtype;
 };
 
 struct survey {
@@ -41,22 +54,39 @@ void survey_begin(struct survey *survey, struct device *device);
 void survey_add_activations(struct survey *survey, struct net *net);
 /* Gradients of all parameters, in backward order. */
 void survey_add_gradients(struct survey *survey, struct net *net);
+/* What a backward pass makes, in its order: of each row the gradient of its output, then,
+ * with NET_WGRAD, those of its parameters. */
+void survey_add_backward(struct survey *survey, struct net *net, int what);
 enum status survey_commit(struct survey *survey);
 void survey_release(struct survey *survey);
 
-/* Fills stats [count], in device memory; with a gate (or NULL) as survey.survey says. */
+/* Fills stats [count], in device memory; with a gate (or NULL) as survey.survey says.
+ * Entries of kind SURVEY_ACTIVATION_GRADIENT are whatever lies in their memory. */
 void survey_look(struct survey *survey, const struct scaler_state *gate,
                  struct survey_stats *stats);
+
+/* The same for the activations of the list alone. */
+void survey_look_at_activations(struct survey *survey, struct survey_stats *stats);
+
+/* net_backward(net, what) that looks at the entries of survey_add_backward(net, what) on its
+ * way; the same bits otherwise. */
+void survey_backward(struct survey *survey, struct net *net, int what,
+                     struct survey_stats *stats);
 
 /* Where inf or NaN came first. */
 struct nonfinite_place {
     char layer[NET_NAME_MAX + 8]; // "d.conv3"
-    const char *tensor;           // "activation" or "weight gradient"
+    const char *tensor;           // survey_kind_name()
+    enum survey_kind kind;
+    int entry; // of the survey
 };
 
 /* The first entry, in the order of the list, that holds inf or NaN, from a host copy of the
  * results. 0 and *place untouched when there is none. */
 int survey_first_nonfinite(const struct survey *survey, const struct survey_stats *stats,
                            struct nonfinite_place *place);
+
+/* "d.conv3" of an entry. Returns `text`. */
+const char *survey_layer(const struct survey_entry *entry, char text[NET_NAME_MAX + 8]);
 
 #endif

@@ -128,6 +128,22 @@ enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler, struct ada
     return CALL_OK;
 }
 
+enum grad_scaler_call grad_scaler_clip(struct grad_scaler *scaler, struct adam *adam,
+                                       float max_norm)
+{
+    const struct optimizer_ops *ops = &scaler->device->ops->optimizer;
+    const struct net *net = adam->net;
+    CHECK(max_norm > 0.0f, "network %s: a norm of %g", scaler->name, (double)max_norm);
+    enum grad_scaler_call call = grad_scaler_unscale(scaler, adam);
+    if (call != CALL_OK || net->param_elements == 0)
+        return call;
+    ops->grads_norm(scaler->device, net->grads, net->param_elements,
+                    &scaler->state->grad_norm);
+    ops->grads_clip(scaler->device, net->grads, net->param_elements, max_norm,
+                    &scaler->state->grad_norm);
+    return CALL_OK;
+}
+
 enum grad_scaler_call grad_scaler_step(struct grad_scaler *scaler, struct adam *adam)
 {
     if (scaler->config.enabled && !scaler->has_scaled)
@@ -186,12 +202,14 @@ enum status grad_scaler_set(struct grad_scaler *scaler, double new_scale)
     // A step taken or skipped in this iteration is counted; only the rule is replaced.
     struct scaler_state state = grad_scaler_read(scaler);
     struct step_record record = grad_scaler_record(scaler);
+    int is_held = scaler->stage == STAGE_STEPPED ? 0 : state.is_held; // one yet to come
     if (scaler->stage == STAGE_STEPPED)
         scaler_count_step(&state, &record);
     state.scale = (float)new_scale;
     state.steps_since_rescale = state.overflows_since_rescale = 0;
     record.at_floor = 0;
     scaler_end_step(&state, &record);
+    state.is_held = is_held;
     write_state(scaler, &state);
     scaler->device->ops->memory.upload(scaler->device, scaler->record, &record,
                                        sizeof record);

@@ -5,7 +5,8 @@
  * Order within one iteration, checked at every call:
  *     grad_scaler_scale(s);              // device pointer that the loss reads
  *     ... backward ...
- *     grad_scaler_unscale(s, adam);      // optional: to look at or clip true gradients
+ *     grad_scaler_unscale(s, adam);      // optional: to look at true gradients
+ *     grad_scaler_clip(s, adam, norm);   // or this: unscales and clips them
  *     grad_scaler_step(s, adam);         // checks, steps or skips
  *     grad_scaler_update(s);             // applies the rule, once
  *
@@ -107,6 +108,13 @@ void grad_scaler_release(struct grad_scaler *scaler);
 /* The device state that a loss op multiplies its seed by. */
 struct scaler_state *grad_scaler_scale(struct grad_scaler *scaler);
 enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler, struct adam *adam);
+/* Unscales, measures the norm of all gradients together (state->grad_norm, for the step's
+ * record), and multiplies them so that it is at most max_norm (> 0). There is no clipping
+ * without unscaling, so none of gradients that carry a scale. Gradients with an inf or NaN
+ * are left as they are: their step is skipped. Instead of unscale(), and refused where
+ * that is. */
+enum grad_scaler_call grad_scaler_clip(struct grad_scaler *scaler, struct adam *adam,
+                                       float max_norm);
 enum grad_scaler_call grad_scaler_step(struct grad_scaler *scaler, struct adam *adam);
 enum grad_scaler_call grad_scaler_update(struct grad_scaler *scaler);
 
@@ -137,6 +145,9 @@ struct grad_scaler_saved {
     int64_t adam_t, updates, skipped, skipped_in_a_row, growths, backoffs;
     // Of the rules beyond PyTorch's; all 0 in a checkpoint that does not have them.
     int64_t hysteresis_used, growth_wait, steps_since_rescale, overflows_since_rescale;
+    // Of several scales (topology.h); 0 where there is one, or each is alone.
+    int64_t held;
+    int is_held; // the next step will be
 };
 /* Only between iterations (after update): CHECK aborts otherwise. */
 struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler);

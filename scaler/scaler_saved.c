@@ -24,6 +24,8 @@ struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler)
         .growth_wait = state.growth_wait,
         .steps_since_rescale = state.steps_since_rescale,
         .overflows_since_rescale = state.overflows_since_rescale,
+        .held = state.held,
+        .is_held = state.is_held,
     };
 }
 
@@ -52,6 +54,7 @@ static enum status check_saved_counters(const struct grad_scaler_saved *saved,
         {"backoffs", saved->backoffs},
         {"steps_since_rescale", saved->steps_since_rescale},
         {"overflows_since_rescale", saved->overflows_since_rescale},
+        {"held", saved->held},
     };
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         if (counters[i].value < 0)
@@ -129,6 +132,8 @@ enum status grad_scaler_load(struct grad_scaler *scaler,
     state.skipped_in_a_row = saved->skipped_in_a_row;
     state.growths = saved->growths;
     state.backoffs = saved->backoffs;
+    state.held = saved->held;
+    state.is_held = saved->is_held != 0;
     scaler_fit_state(scaler, &state);
     scaler->device->ops->memory.upload(scaler->device, scaler->state, &state,
                                        sizeof state);

@@ -47,14 +47,25 @@ static void shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch
     }
 }
 
-size_t batch_index(const struct dataset *dataset, uint64_t seed, uint64_t image)
+void batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
+                   size_t count, size_t *indices)
 {
     CHECK(dataset->count > 0 && dataset->count <= UINT32_MAX, "%zu", dataset->count);
     uint32_t *order = malloc(dataset->count * sizeof *order);
     CHECK(order, "no memory for the order of %zu images", dataset->count);
-    shuffle(order, dataset->count, seed, image / dataset->count);
-    size_t index = order[image % dataset->count];
+    for (size_t i = 0; i < count; i++) {
+        uint64_t image = first + i;
+        if (i == 0 || image % dataset->count == 0)
+            shuffle(order, dataset->count, seed, image / dataset->count);
+        indices[i] = order[image % dataset->count];
+    }
     free(order);
+}
+
+size_t batch_index(const struct dataset *dataset, uint64_t seed, uint64_t image)
+{
+    size_t index;
+    batch_indices(dataset, seed, image, 1, &index);
     return index;
 }
 

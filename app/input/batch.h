@@ -34,5 +34,8 @@ const uint8_t *batch_next(struct batch_stream *stream);
 
 /* Index in the data set of image number `image` of a run (what batch_next() delivers). */
 size_t batch_index(const struct dataset *dataset, uint64_t seed, uint64_t image);
+/* The same of `count` images from `first` on, one shuffle an epoch. */
+void batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
+                   size_t count, size_t *indices);
 
 #endif

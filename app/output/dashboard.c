@@ -17,6 +17,8 @@
 #define SMOOTH_UNITS 7.0
 #define SCALES_WIDTH 1000
 #define SCALES_HEIGHT 420
+#define LAYERS_WIDTH 1280
+#define LAYERS_HEIGHT 800
 
 static cairo_surface_t *open_canvas(struct canvas *canvas, uint32_t *pixels, int width,
                                     int height, int stride, double scale)
@@ -88,6 +90,12 @@ static void draw_all(const struct canvas *canvas, const struct dashboard *dashbo
     draw_header(canvas, dashboard);
     draw_samples(canvas, dashboard, samples);
     draw_footer(canvas, dashboard);
+    if (dashboard->shows_layers) {
+        plot_layers(
+            canvas, dashboard,
+            (struct area){scales.x, scales.y, scales.w, losses.y + losses.h - scales.y});
+        return;
+    }
     const struct area upper = plot_inner(scales, 0), lower = plot_inner(losses, 1);
     struct series series;
     if (!series_create(&series, dashboard->points, dashboard->point_count,
@@ -132,47 +140,67 @@ static enum status write_rgb(const char *path, const uint32_t *pixels, int width
     return status;
 }
 
-static void draw_scales_only(const struct dashboard *dashboard, uint32_t *pixels)
+// Title and run folder at the top; returns the area below.
+static struct area draw_caption(const struct canvas *canvas,
+                                const struct dashboard *dashboard)
 {
-    struct canvas canvas;
-    cairo_surface_t *surface =
-        open_canvas(&canvas, pixels, SCALES_WIDTH, SCALES_HEIGHT, SCALES_WIDTH * 4, 1.0);
     const struct text_style title_style = {15.0, 1, INK_TEXT};
     const struct text_style note_style = {12.0, 0, INK_FAINT};
-    const double width = canvas.width - 2.0 * MARGIN;
-    const double used = canvas_text_fit(&canvas, MARGIN, 29.0, width * 0.6, title_style,
-                                        dashboard->title);
-    canvas_path_fit(&canvas, MARGIN + used + 14.0, 29.0, width - used - 14.0, note_style,
+    const double width = canvas->width - 2.0 * MARGIN;
+    const double used =
+        canvas_text_fit(canvas, MARGIN, 29.0, width * 0.6, title_style, dashboard->title);
+    canvas_path_fit(canvas, MARGIN + used + 14.0, 29.0, width - used - 14.0, note_style,
                     dashboard->run);
-    const struct area panel = {MARGIN, 42.0, width, canvas.height - 42.0 - 14.0};
+    return (struct area){MARGIN, 42.0, width, canvas->height - 42.0 - 14.0};
+}
+
+static void draw_scales_only(const struct canvas *canvas,
+                             const struct dashboard *dashboard)
+{
+    const struct area panel = draw_caption(canvas, dashboard);
     struct series series;
-    if (series_create(&series, dashboard->points, dashboard->point_count,
-                      plot_columns(&canvas, plot_inner(panel, 1).w), SMOOTH_UNITS)) {
-        plot_scales(&canvas, dashboard, &series, panel, 1);
-        series_release(&series);
-    }
+    if (!series_create(&series, dashboard->points, dashboard->point_count,
+                       plot_columns(canvas, plot_inner(panel, 1).w), SMOOTH_UNITS))
+        return;
+    plot_scales(canvas, dashboard, &series, panel, 1);
+    series_release(&series);
+}
+
+static void draw_layers_only(const struct canvas *canvas,
+                             const struct dashboard *dashboard)
+{
+    plot_layers(canvas, dashboard, draw_caption(canvas, dashboard));
+}
+
+static enum status write_picture(const struct dashboard *dashboard, const char *path,
+                                 int width, int height,
+                                 void (*draw)(const struct canvas *canvas,
+                                              const struct dashboard *dashboard))
+{
+    uint32_t *pixels = malloc(sizeof *pixels * (size_t)width * (size_t)height);
+    if (!pixels)
+        return status_fail(STATUS_FAILED, "%s: no memory for the picture", path);
+    struct canvas canvas;
+    cairo_surface_t *surface =
+        open_canvas(&canvas, pixels, width, height, width * 4, 1.0);
+    draw(&canvas, dashboard);
     close_canvas(&canvas, surface);
+    const enum status status = write_rgb(path, pixels, width, height);
+    free(pixels);
+    return status;
 }
 
 enum status dashboard_write_png(const struct dashboard *dashboard, const char *path)
 {
-    uint32_t *pixels = malloc(sizeof(*pixels) * DASHBOARD_WIDTH * DASHBOARD_HEIGHT);
-    if (!pixels)
-        return status_fail(STATUS_FAILED, "%s: no memory for the picture", path);
-    dashboard_draw(dashboard, pixels, DASHBOARD_WIDTH, DASHBOARD_HEIGHT,
-                   DASHBOARD_WIDTH * 4);
-    const enum status status = write_rgb(path, pixels, DASHBOARD_WIDTH, DASHBOARD_HEIGHT);
-    free(pixels);
-    return status;
+    return write_picture(dashboard, path, DASHBOARD_WIDTH, DASHBOARD_HEIGHT, draw_all);
 }
 
 enum status dashboard_write_scales(const struct dashboard *dashboard, const char *path)
 {
-    uint32_t *pixels = malloc(sizeof(*pixels) * SCALES_WIDTH * SCALES_HEIGHT);
-    if (!pixels)
-        return status_fail(STATUS_FAILED, "%s: no memory for the picture", path);
-    draw_scales_only(dashboard, pixels);
-    const enum status status = write_rgb(path, pixels, SCALES_WIDTH, SCALES_HEIGHT);
-    free(pixels);
-    return status;
+    return write_picture(dashboard, path, SCALES_WIDTH, SCALES_HEIGHT, draw_scales_only);
+}
+
+enum status dashboard_write_layers(const struct dashboard *dashboard, const char *path)
+{
+    return write_picture(dashboard, path, LAYERS_WIDTH, LAYERS_HEIGHT, draw_layers_only);
 }

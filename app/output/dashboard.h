@@ -1,4 +1,5 @@
-/* dashboard.h - the one drawing of a run: samples, both loss scales, both losses.
+/* dashboard.h - the one drawing of a run: samples, both loss scales, both losses; or, in the
+ * place of the curves, what every layer's tensors held.
  * Flow:  history + sample pixels -> [dashboard_draw] -> window, preview.png, scales.png.
  * Owns:  nothing; draws into pixels. Free of SDL, so that it works and is tested
  * headless.
@@ -13,6 +14,7 @@
 #include <stdint.h>
 
 #include "app/output/history.h"
+#include "app/output/layers.h"
 #include "kernels/status.h"
 
 struct dashboard {
@@ -33,6 +35,8 @@ struct dashboard {
     double tiles_kimg;    // when they were drawn
     const struct history_point *points;
     size_t point_count;
+    const struct layers_view *layers; // NULL: none
+    int shows_layers;                 // the heat map in the place of both plots
     int hover_x, hover_y; // mouse in pixels, -1 when away: a read-out at that step
     int has_keys;         // a window: the footer tells its keys
     char notice[96]; // a passing word in the footer ("snapshot asked for"); "" for none
@@ -47,9 +51,11 @@ struct dashboard {
 void dashboard_draw(const struct dashboard *dashboard, uint32_t *pixels, int width,
                     int height, int stride);
 
-/* The whole frame as a PNG; only the scale curves (1000x420) as a PNG. Both atomic, over
+/* The whole frame as a PNG; only the scale curves (1000x420); only the heat map of layers
+ * (1280x800). All atomic, over
  * an older file of that name; STATUS_FAILED with path and reason, see grid.h. */
 enum status dashboard_write_png(const struct dashboard *dashboard, const char *path);
 enum status dashboard_write_scales(const struct dashboard *dashboard, const char *path);
+enum status dashboard_write_layers(const struct dashboard *dashboard, const char *path);
 
 #endif

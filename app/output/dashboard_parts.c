@@ -191,11 +191,13 @@ void draw_samples(const struct canvas *canvas, const struct dashboard *dashboard
 /* ---- Footer ---------------------------------------------------------------------- */
 
 /* Keys in small boxes, from the right; returns where they begin. */
-static double draw_keys(const struct canvas *canvas, double baseline, int is_paused)
+static double draw_keys(const struct canvas *canvas, double baseline, int is_paused,
+                        int shows_layers)
 {
     const char *const keys[][2] = {{"q", "save and quit"},
                                    {"e", "export grid"},
                                    {"s", "snapshot"},
+                                   {"l", shows_layers ? "curves" : "layers"},
                                    {"space", is_paused ? "go on" : "pause"}};
     const struct text_style key_style = {11.0, 1, INK_TEXT};
     const struct text_style word_style = {12.0, 0, INK_MUTED};
@@ -224,7 +226,8 @@ void draw_footer(const struct canvas *canvas, const struct dashboard *dashboard)
     const double baseline = canvas->height - 15.0;
     const double end =
         dashboard->has_keys
-            ? draw_keys(canvas, baseline, strncmp(dashboard->state, "paus", 4) == 0)
+            ? draw_keys(canvas, baseline, strncmp(dashboard->state, "paus", 4) == 0,
+                        dashboard->shows_layers)
             : canvas->width - MARGIN;
     if (dashboard->notice[0])
         canvas_text_fit(canvas, MARGIN, baseline, end - MARGIN, notice_style,

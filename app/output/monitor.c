@@ -17,6 +17,7 @@ struct monitor {
     pthread_mutex_t mutex;
     pthread_cond_t asked;
     struct history *history;
+    struct layers *layers;
     struct dashboard facts; // its pointers are NULL here
     uint8_t *tiles;
     size_t tiles_bytes, tiles_room;
@@ -29,9 +30,11 @@ struct monitor *monitor_create(void)
 {
     struct monitor *monitor = calloc(1, sizeof(*monitor));
     struct history *history = history_create();
-    if (!monitor || !history) {
+    struct layers *layers = layers_create();
+    if (!monitor || !history || !layers) {
         free(monitor);
         history_destroy(history);
+        layers_destroy(layers);
         return NULL;
     }
     pthread_mutex_init(&monitor->mutex, NULL);
@@ -42,6 +45,7 @@ struct monitor *monitor_create(void)
     pthread_condattr_destroy(&attributes);
     atomic_init(&monitor->requests, 0);
     monitor->history = history;
+    monitor->layers = layers;
     return monitor;
 }
 
@@ -52,6 +56,7 @@ void monitor_destroy(struct monitor *monitor)
     pthread_cond_destroy(&monitor->asked);
     pthread_mutex_destroy(&monitor->mutex);
     history_destroy(monitor->history);
+    layers_destroy(monitor->layers);
     free(monitor->tiles);
     free(monitor);
 }
@@ -59,6 +64,11 @@ void monitor_destroy(struct monitor *monitor)
 struct history *monitor_history(struct monitor *monitor)
 {
     return monitor->history;
+}
+
+struct layers *monitor_layers(struct monitor *monitor)
+{
+    return monitor->layers;
 }
 
 static size_t tiles_size(const struct dashboard *facts)
@@ -105,6 +115,7 @@ void monitor_publish(struct monitor *monitor, const struct dashboard *facts,
     monitor->facts.tiles = NULL;
     monitor->facts.points = NULL;
     monitor->facts.point_count = 0;
+    monitor->facts.layers = NULL;
     monitor->version++;
     pthread_mutex_unlock(&monitor->mutex);
 }
@@ -194,6 +205,8 @@ void monitor_read(struct monitor *monitor, struct monitor_view *view)
     dashboard->point_count =
         history_copy(monitor->history, &view->points, &view->points_room);
     dashboard->points = view->points;
+    layers_copy(monitor->layers, &view->layers);
+    dashboard->layers = &view->layers;
     dashboard->hover_x = dashboard->hover_y = -1;
 }
 
@@ -201,5 +214,6 @@ void monitor_view_release(struct monitor_view *view)
 {
     free(view->tiles);
     free(view->points);
+    layers_view_release(&view->layers);
     *view = (struct monitor_view){.tiles = NULL};
 }

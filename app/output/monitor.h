@@ -8,6 +8,7 @@
 #define APP_OUTPUT_MONITOR_H
 
 #include "app/output/dashboard.h"
+#include "app/output/layers.h"
 
 /* Bits of monitor_requests(). */
 enum {
@@ -23,6 +24,7 @@ struct monitor;
 struct monitor *monitor_create(void);
 void monitor_destroy(struct monitor *monitor);
 struct history *monitor_history(struct monitor *monitor);
+struct layers *monitor_layers(struct monitor *monitor);
 
 /* Worker: facts without tiles and points; tiles only when there are new ones (else NULL).
  */
@@ -52,6 +54,7 @@ struct monitor_view {
     size_t tiles_room;
     struct history_point *points;
     size_t points_room;
+    struct layers_view layers;
 };
 void monitor_read(struct monitor *monitor, struct monitor_view *view);
 void monitor_view_release(struct monitor_view *view);

@@ -19,6 +19,11 @@ void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
 void plot_losses(const struct canvas *canvas, const struct dashboard *dashboard,
                  const struct series *series, struct area panel, int has_kimg);
 
+/* Two heat maps, layers by looks: how far each tensor is from overflow, and how much of it is
+ * lost at the small end. */
+void plot_layers(const struct canvas *canvas, const struct dashboard *dashboard,
+                 struct area area);
+
 /* The line and the box at the step below the pointer; inner areas of both plots. */
 void plot_hover(const struct canvas *canvas, const struct dashboard *dashboard,
                 const struct series *series, struct area scales, struct area losses);

@@ -206,6 +206,21 @@ static void put_scale(json_t *json, const struct tick *tick, int network, const 
     put_one(json, skipped_key, (double)tick->skipped[network]);
 }
 
+// What only some runs have.
+static void put_extras(json_t *json, const struct tick *tick)
+{
+    static const char *const norm_keys[] = {"Grad/G_norm", "Grad/D_norm"};
+    static const char *const held_keys[] = {"Scale/G_held", "Scale/D_held"};
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        if (tick->grad_norm[network].num > 0)
+            put(json, norm_keys[network], &tick->grad_norm[network]);
+        if (tick->held[network] > 0)
+            put_one(json, held_keys[network], (double)tick->held[network]);
+    }
+    if (tick->fake_scale_over_tick.num > 0)
+        put(json, "Scale/D_fake", &tick->fake_scale_over_tick);
+}
+
 char *tick_json(const struct tick *tick, double timestamp)
 {
     json_t *json = json_object();
@@ -227,6 +242,7 @@ char *tick_json(const struct tick *tick, double timestamp)
     put(json, "Loss/signs/fake", &tick->sign_fake);
     put_scale(json, tick, NETWORK_G, "Scale/G", "Scale/G_skipped");
     put_scale(json, tick, NETWORK_D, "Scale/D", "Scale/D_skipped");
+    put_extras(json, tick);
     put_one(json, "Resources/cpu_mem_gb", tick->cpu_mem_gb);
     json_object_set_new(json, "timestamp", number_or_null(timestamp));
     // 15 digits: every decimal that a person would write comes back as it was.

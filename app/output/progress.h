@@ -37,6 +37,9 @@ struct tick {
     struct statistic scale_over_tick[NETWORK_COUNT];
     int64_t skipped[NETWORK_COUNT]; // in total
     int64_t skipped_in_tick[NETWORK_COUNT];
+    int64_t held[NETWORK_COUNT]; // steps that the other's overflow held back
+    struct statistic grad_norm[NETWORK_COUNT]; // unscaled, unclipped; empty: not measured
+    struct statistic fake_scale_over_tick;     // of D's loss on fakes; empty: it has none
     double cpu_mem_gb;
 };
 
@@ -54,8 +57,9 @@ void tick_line(const struct tick *tick, char *text, size_t bytes);
  * Timing/total_sec, Timing/sec_per_tick, Timing/sec_per_kimg, Timing/maintenance_sec,
  * Timing/images_per_sec, Loss/G/loss, Loss/D/loss, Loss/scores/real, Loss/scores/fake,
  * Loss/signs/real, Loss/signs/fake, Scale/G, Scale/D (over the steps of the tick),
- * Scale/G_skipped, Scale/D_skipped (in total), Resources/cpu_mem_gb. Non-finite and empty
- * means are null. The caller frees. */
+ * Scale/G_skipped, Scale/D_skipped (in total), Resources/cpu_mem_gb; where there are any,
+ * Grad/G_norm, Grad/D_norm, Scale/G_held, Scale/D_held (in total) and Scale/D_fake. Other
+ * empty means, and those that are not finite, are null. The caller frees. */
 char *tick_json(const struct tick *tick, double timestamp);
 
 /* "45s", "2m 03s", "1h 38m 21s", "3d 04h"; "?" for a NaN, an infinity or a negative. */

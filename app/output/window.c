@@ -29,6 +29,7 @@ struct window {
     int is_closed;        // by the user
     int is_destroyed;     // by another program; is_closed too then
     int is_quitting;      // q was pressed
+    int shows_layers;     // l was pressed
     int has_input;        // something changed here: redraw
     uint64_t drawn_version;
     double last_frame, frame_cost; // seconds
@@ -140,6 +141,9 @@ static void handle_key(struct window *window, const SDL_KeyboardEvent *key)
         monitor_request(window->monitor, REQUEST_EXPORT);
         notify(window, "the sample grid is asked for");
         break;
+    case SDLK_l:
+        window->shows_layers = !window->shows_layers;
+        break;
     case SDLK_q:
         monitor_request(window->monitor, REQUEST_QUIT);
         window->is_quitting = 1;
@@ -220,6 +224,7 @@ static void add_own_facts(struct window *window)
 {
     struct dashboard *dashboard = &window->view.dashboard;
     dashboard->has_keys = 1;
+    dashboard->shows_layers = window->shows_layers;
     dashboard->hover_x = window->mouse_x;
     dashboard->hover_y = window->mouse_y;
     if (window->is_quitting)

@@ -22,7 +22,7 @@ void window_close(struct window *window);
 
 /* Handles input and redraws on news, at most 10 times a second, until training has
  * finished, the user closed the window, or the display has gone; a pause is ended then.
- * Keys: space pause, s snapshot, e export, q save and quit. On the thread that opened the
+ * Keys: space pause, l layers or curves, s snapshot, e export, q save and quit. On the thread that opened the
  * window. */
 void window_run(struct window *window);
 

@@ -1,10 +1,11 @@
 /* cpu_ranks.c - the program with CPUs in the place of several GPUs, for test_ranks.c.
  *
  * The linker puts device_group_id() and device_open_with() of this file before the
- * product's. "cuda:N" is then the CPU, whose group ops add over the ranks in shared memory,
- * in the order of the ranks, and wait for all of them: for ever, when one is lost, just as a
- * GPU does. TEST_FAULT = "RANK:CALL:FAULT" lets a rank fail in its CALLth max_f32, which is
- * one per optimizer step: D's are the odd ones, G's the even ones. */
+ * product's. "cuda:N" is then the CPU, whose group ops add over the ranks in shared
+ * memory, in the order of the ranks, and wait for all of them: for ever, when one is
+ * lost, just as a GPU does. TEST_FAULT = "RANK:CALL:FAULT" lets a rank fail in its
+ * CALLth max_f32, which is one per optimizer step: D's are the odd ones, G's the even
+ * ones. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -41,7 +42,7 @@ static void wait_for_all(const struct device *device)
         usleep(20);
 }
 
-/* Every rank's `bytes` into its slot; then `gather` makes of all of them what each gets. */
+/* Every rank's `bytes` into its slot; then `gather` makes of all what each gets. */
 static void exchange(struct device *device, void *data, size_t bytes,
                      void (*gather)(const struct device *device, void *data,
                                     size_t bytes))
@@ -135,13 +136,10 @@ enum status __real_device_open_with(const char *name,
 
 enum status __wrap_device_group_id(const char *name, unsigned char id[DEVICE_GROUP_ID])
 {
-    char path[DEVICE_GROUP_ID] = "";
-    snprintf(path, sizeof path, "/dev/shm/twinscale-ranks-%d-%.8s", (int)getpid(), name);
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    int fd = memfd_create(name, 0); // stays open: it lives as long as this process
     if (fd < 0 || ftruncate(fd, sizeof *shared) != 0)
-        return status_fail(STATUS_ENVIRONMENT, "%s: cannot be made", path);
-    close(fd);
-    memcpy(id, path, sizeof path);
+        return status_fail(STATUS_ENVIRONMENT, "%s: no shared memory", name);
+    snprintf((char *)id, DEVICE_GROUP_ID, "/proc/%d/fd/%d", (int)getpid(), fd);
     return STATUS_OK;
 }
 
@@ -155,8 +153,6 @@ static enum status open_shared(const struct device *device, const char *path)
     close(fd);
     CHECK(shared != MAP_FAILED);
     wait_for_all(device);
-    if (device->rank == 0)
-        unlink(path);
     return STATUS_OK;
 }
 

@@ -24,7 +24,14 @@ const char *run_in(const char *out);
 /* The digest that `twinscale info --digest` prints for a run folder or file. */
 void digest_of(const char *source, char text[32]);
 
-/* Mean of `key` over all lines of the run's stats.jsonl from line `first` on. */
+/* Mean of `key` over all ticks of the run's stats.jsonl from number `first` on. */
 double mean_of(const char *run, const char *key, int first);
+
+/* The largest |a - b| over all elements of all tensors of the newest checkpoints of two run
+ * folders, relative to the largest |b| of its tensor. */
+double run_difference(const char *a, const char *b);
+
+/* What the run's events.jsonl says of its scales, one line an event: "skip G 3 1024 512". */
+const char *scale_events(const char *run, char *text, size_t bytes);
 
 #endif

@@ -73,6 +73,7 @@ static void test_defaults_are_those_of_dcgan_at_64_pixels(void **state)
         assert_true(network.hysteresis == 1 && network.overflow_tolerance == 0.0);
         assert_true(network.hysteresis_refill == REFILL_ON_GROWTH);
         assert_int_equal(network.growth_delay, 0);
+        assert_true(network.clip_norm == 0.0 && network.accum == 1);
     }
 }
 
@@ -178,6 +179,59 @@ static void test_each_networks_scaler_has_its_own_rule(void **state)
     assert_int_equal(config_check(&config), STATUS_OK);
     d = config_scaler(&config, &config.d);
     assert_true(d.is_static && d.init_scale == 1024.0);
+}
+
+static void test_a_static_scale_may_be_given_with_its_value(void **state)
+{
+    (void)state;
+    struct config config = parsed("photos --scaler static:512");
+    assert_int_equal(config.scaler, SCALER_STATIC);
+    assert_true(config.g.init_scale == 512.0 && config.d.init_scale == 512.0);
+    // Flags count in their order: a later one wins.
+    config = parsed("photos --scaler=static:512 --d-init-scale 64");
+    assert_true(config.g.init_scale == 512.0 && config.d.init_scale == 64.0);
+    assert_int_equal(config.scaler, SCALER_STATIC);
+    // What is saved says the same without it.
+    char text[CONFIG_TEXT];
+    assert_string_equal(setting_text(setting_find("scaler"), &config, text), "static");
+    assert_refused("photos --scaler static:", STATUS_USAGE, "--scaler: \"\" is");
+    assert_refused("photos --scaler static:big", STATUS_USAGE,
+                   "--scaler: \"big\" is not");
+    assert_refused("photos --scaler static:0", STATUS_USAGE,
+                   "--scaler: \"0\" is out of range; give a number from 1e-37");
+    assert_refused("photos --scaler shared:512", STATUS_USAGE,
+                   "--scaler: \"shared:512\" is not one of the choices");
+    assert_refused("photos --scaler static:512 --g-max-scale 256", STATUS_USAGE,
+                   "--g-init-scale: 512 is above --g-max-scale 256");
+}
+
+static void test_one_scale_for_both_takes_one_rule_and_one_step_of_each(void **state)
+{
+    (void)state;
+    assert_int_equal(parsed("photos --scaler shared").scaler, SCALER_SHARED);
+    assert_int_equal(parsed("photos --scaler per-loss --n-dis 3").scaler,
+                     SCALER_PER_LOSS);
+    struct config config = parsed("photos --scaler shared-per-step --n-dis 2");
+    assert_int_equal(config_check(&config), STATUS_OK);
+    assert_refused("photos --scaler shared --n-dis 2", STATUS_USAGE,
+                   "--scaler: shared moves the scale once after one step of each "
+                   "network, and --n-dis is 2; give --n-dis 1, or shared-per-step");
+    assert_refused("photos --scaler shared --g-growth-interval 500", STATUS_USAGE,
+                   "--g-growth-interval: G has 500 and D 2000, but with --scaler shared "
+                   "they have one scale between them; give both the same");
+    assert_refused("photos --scaler shared-per-step --d-hysteresis-refill step",
+                   STATUS_USAGE, "--g-hysteresis-refill: G has growth and D step");
+    // Every setting of a rule is asked for.
+    static const char *const settings_of_a_rule[] = {
+        "init-scale 3",   "growth-factor 3",   "backoff-factor 0.3",
+        "min-scale 3",    "max-scale 1e6",     "hysteresis 3",
+        "growth-delay 3", "growth-interval 3", "overflow-tolerance 0.3"};
+    for (size_t i = 0; i < sizeof settings_of_a_rule / sizeof *settings_of_a_rule; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "photos --scaler shared --d-%s",
+                 settings_of_a_rule[i]);
+        assert_refused(line, STATUS_USAGE, "but with --scaler shared");
+    }
 }
 
 static void test_the_defaults_of_a_scaler_are_pytorchs_here_and_there(void **state)
@@ -365,7 +419,8 @@ static void test_a_value_out_of_range_is_refused_with_the_range(void **state)
         {"--d-overflow-tolerance 1",
          "\"1\" is out of range; give a number from 0 to 0.9"},
         {"--g-growth-delay -1", "--g-growth-delay: \"-1\" is out of range"},
-        {"--scaler fixed", "give auto, per-network, static or off"},
+        {"--scaler fixed",
+         "give auto, per-network, shared, shared-per-step, per-loss, static or off"},
         {"--g-beta2 1",
          "--g-beta2: \"1\" is out of range; give a number from 0 to 0.999999"},
         {"--g-eps 0", "--g-eps: \"0\" is out of range"},
@@ -478,6 +533,8 @@ int main(void)
         cmocka_unit_test(
             test_a_loss_scaler_takes_all_that_the_table_allows_beyond_pytorch),
         cmocka_unit_test(test_each_networks_scaler_has_its_own_rule),
+        cmocka_unit_test(test_a_static_scale_may_be_given_with_its_value),
+        cmocka_unit_test(test_one_scale_for_both_takes_one_rule_and_one_step_of_each),
         cmocka_unit_test(test_the_defaults_of_a_scaler_are_pytorchs_here_and_there),
         cmocka_unit_test(test_values_follow_after_a_blank_or_an_equals_sign),
         cmocka_unit_test(test_switches_take_no_value_or_a_plain_one),

@@ -1,5 +1,4 @@
 /* Whole runs on several ranks, with CPUs in the place of GPUs (cpu_ranks.c). */
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,15 +6,14 @@
 
 #include "app/checkpoint.h"
 #include "app/output/run_folder.h"
-#include "app/output/safetensors.h"
 #include "tests/app/data_folder.h"
 #include "tests/app/make_png.h"
 #include "tests/app/runs.h"
 
 #define RUN SMALL_RUN " --threads 1 "
 
-/* Runs the program; `before` is put before its name. Everything that it printed into `text`,
- * which ends when the last process has ended. */
+/* Runs the program; `before` is put before its name. Everything that it printed into
+ * `text`, which ends when the last process has ended. */
 static int ranks(char *text, size_t bytes, const char *before, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -70,47 +68,11 @@ static struct checkpoint_facts facts_of(const char *run)
     return facts;
 }
 
-static struct safetensors_file *newest_of(const char *run)
-{
-    char path[1200], note[256];
-    struct safetensors_file *file;
-    assert_int_equal(run_folder_find_snapshot(run, path, sizeof path, note, sizeof note),
-                     STATUS_OK);
-    assert_int_equal(safetensors_open(path, &file), STATUS_OK);
-    return file;
-}
-
-/* The largest |a - b| over all elements of all tensors of two runs, relative to the largest
- * |b| of its tensor. */
-static double difference(const char *a, const char *b)
-{
-    struct safetensors_file *one = newest_of(a), *other = newest_of(b);
-    double most = 0.0;
-    assert_int_equal(safetensors_count(one), safetensors_count(other));
-    assert_true(safetensors_count(one) > 20);
-    for (size_t i = 0; i < safetensors_count(one); i++) {
-        const struct safetensor *x = safetensors_at(one, i);
-        const struct safetensor *y = safetensors_find(other, x->name);
-        assert_non_null(y);
-        assert_int_equal(x->bytes, y->bytes);
-        double size = 0.0, distance = 0.0;
-        for (size_t k = 0; k < x->bytes / sizeof(float); k++) {
-            double u = ((const float *)x->data)[k], v = ((const float *)y->data)[k];
-            distance = fmax(distance, fabs(u - v));
-            size = fmax(size, fabs(v));
-        }
-        most = fmax(most, size > 0.0 ? distance / size : distance);
-    }
-    safetensors_close(one);
-    safetensors_close(other);
-    return most;
-}
-
 /* ---- the same numbers ------------------------------------------------------------ */
 
-/* Sums over two halves round otherwise than one sum: by about 1e-7 of a value. A large eps
- * keeps Adam from dividing such differences by a gradient that is itself nearly 0, so that
- * after six steps of two networks they are still small. */
+/* Sums over two halves round otherwise than one sum: by about 1e-7 of a value. A large
+ * eps keeps Adam from dividing such differences by a gradient that is itself nearly 0,
+ * so that after six steps of two networks they are still small. */
 #define SMOOTH "--precision fp32 --g-eps 1e-3 --d-eps 1e-3 --kimg 0.096 "
 #define ROUNDING 1e-5
 
@@ -122,17 +84,16 @@ static void test_several_ranks_with_synced_norm_are_one_rank(void **state)
     snprintf(two, sizeof two, "%s", new_run("two", "", SMOOTH "--gpus 2 --sync-bn"));
     snprintf(four, sizeof four, "%s", new_run("four", "", SMOOTH "--gpus 4 --sync-bn"));
     snprintf(apart, sizeof apart, "%s", new_run("apart", "", SMOOTH "--gpus 2"));
-    double of_two = difference(two, one), of_four = difference(four, one);
+    double of_two = run_difference(two, one), of_four = run_difference(four, one);
     print_message("2 ranks %.2g, 4 ranks %.2g, without --sync-bn %.2g\n", of_two, of_four,
-                  difference(apart, one));
+                  run_difference(apart, one));
     assert_true(of_two < ROUNDING);
     assert_true(of_four < ROUNDING);
     // The comparison sees what is not the same: statistics of each half alone.
-    assert_true(difference(apart, one) > 10.0 * ROUNDING);
+    assert_true(run_difference(apart, one) > 10.0 * ROUNDING);
 }
 
-static void
-test_a_resumed_run_of_two_ranks_is_the_run_that_was_never_stopped(void **state)
+static void test_a_resumed_run_of_ranks_is_the_run_never_stopped(void **state)
 {
     (void)state;
     char text[8192], whole[32], resumed[32];
@@ -191,7 +152,7 @@ static void test_scalers_that_differ_end_the_run_at_the_next_checkpoint(void **s
 
 /* ---- the end of a run ------------------------------------------------------------ */
 
-static void test_a_rank_that_dies_ends_the_run_with_the_last_snapshot_intact(void **state)
+static void test_a_rank_that_dies_leaves_the_last_snapshot_intact(void **state)
 {
     (void)state;
     char text[8192], log[65536], path[1200];
@@ -341,11 +302,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         DATA_TEST(test_several_ranks_with_synced_norm_are_one_rank),
-        DATA_TEST(test_a_resumed_run_of_two_ranks_is_the_run_that_was_never_stopped),
+        DATA_TEST(test_a_resumed_run_of_ranks_is_the_run_never_stopped),
         DATA_TEST(test_an_overflow_on_the_last_rank_makes_all_skip),
         DATA_TEST(test_what_one_rank_alone_finds_makes_all_skip),
         DATA_TEST(test_scalers_that_differ_end_the_run_at_the_next_checkpoint),
-        DATA_TEST(test_a_rank_that_dies_ends_the_run_with_the_last_snapshot_intact),
+        DATA_TEST(test_a_rank_that_dies_leaves_the_last_snapshot_intact),
         DATA_TEST(test_a_fault_of_one_ranks_device_is_the_reason_of_the_end),
         DATA_TEST(test_a_gpu_that_is_not_there_is_told_once),
         DATA_TEST(test_all_ranks_see_a_divergence_and_one_says_it),

@@ -279,7 +279,7 @@ static void test_the_runner_closes_with_the_counts_of_both_builds(void **state)
                         "RELEASE=" COUNTS(5, 0, 0, 1) " SANITIZE=" COUNTS(5, 0, 1, 1),
                         0, "7 passed, 0 failed, 3 skipped");
     assert_has(calls, "-DTWINSCALE_WERROR=ON\n");
-    assert_has(calls, "-DTWINSCALE_SANITIZE=ON\n");
+    assert_has(calls, "-DTWINSCALE_SANITIZE=ON -DTWINSCALE_CUDA=OFF\n");
     assert_closing_line(DEFAULTS "CTEST_EXIT=8 RELEASE=" COUNTS(
                             5, 2, 0, 1) " SANITIZE=" COUNTS(12, 1, 0, 0),
                         1, "13 passed, 3 failed, 1 skipped");

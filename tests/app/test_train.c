@@ -6,13 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/checkpoint.h"
 #include "app/config.h"
 #include "tests/support/support.h"
 
-static void open_trainer(struct trainer *trainer, double g_scale, double d_scale)
+static void open_scaled(struct trainer *trainer, int scaler, double g_scale,
+                        double d_scale)
 {
     struct config config;
     config_default(&config);
+    config.scaler = scaler;
     snprintf(config.data, sizeof config.data, "builtin:shapes");
     config.resolution = 32;
     config.g.width = config.d.width = 8;
@@ -25,6 +28,11 @@ static void open_trainer(struct trainer *trainer, double g_scale, double d_scale
     config.d.init_scale = d_scale;
     assert_int_equal(trainer_create(trainer, &config), STATUS_OK);
     assert_int_equal(trainer_start_data(trainer), STATUS_OK);
+}
+
+static void open_trainer(struct trainer *trainer, double g_scale, double d_scale)
+{
+    open_scaled(trainer, SCALER_AUTO, g_scale, d_scale);
 }
 
 static void step(struct trainer *trainer)
@@ -126,6 +134,49 @@ static void test_samples_leave_the_networks_and_their_statistics_alone(void **st
     trainer_release(&trainer);
 }
 
+static void test_a_snapshot_without_the_scaler_of_a_loss_is_refused(void **state)
+{
+    (void)state;
+    struct trainer two, three;
+    struct checkpoint *checkpoint;
+    char path[600];
+    const char *folder = make_folder("train");
+    snprintf(path, sizeof path, "%s/two.safetensors", folder);
+    open_scaled(&two, SCALER_PER_NETWORK, 1024.0, 1024.0);
+    open_scaled(&three, SCALER_PER_LOSS, 1024.0, 1024.0);
+    assert_int_equal(checkpoint_save(&two, path), STATUS_OK);
+    assert_int_equal(checkpoint_open(path, &checkpoint), STATUS_OK);
+    assert_int_equal(checkpoint_load(checkpoint, &three), STATUS_DATA);
+    assert_non_null(strstr(status_message(),
+                           "its state has no scaler_d_fake, which a run "
+                           "with --scaler per-loss needs"));
+    checkpoint_close(checkpoint);
+    trainer_release(&two);
+    trainer_release(&three);
+    remove_folder(folder);
+}
+
+/* D's two gradients are added after the scale is taken out of them; where it is a power of
+ * two, that rounds nothing. */
+static void test_a_scale_per_loss_makes_the_same_gradients(void **state)
+{
+    (void)state;
+    struct trainer two, three;
+    open_scaled(&two, SCALER_PER_NETWORK, 1024.0, 1024.0);
+    open_scaled(&three, SCALER_PER_LOSS, 1024.0, 1024.0);
+    step(&two);
+    step(&three);
+    const struct net *a = &two.player[NETWORK_D].net, *b = &three.player[NETWORK_D].net;
+    assert_int_equal(three.fake_record.updates, 2);
+    assert_int_equal(three.fake_record.growth_tracker, 2);
+    for (size_t i = 0; i < a->param_elements; i++) // those of three are unscaled
+        assert_true(a->grads[i] == b->grads[i] * 1024.0f);
+    assert_true(same_block(&two, &three, NETWORK_D, 0));
+    assert_true(same_block(&two, &three, NETWORK_G, 0));
+    trainer_release(&two);
+    trainer_release(&three);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +184,8 @@ int main(void)
             test_the_generators_step_leaves_the_discriminators_gradients_alone),
         cmocka_unit_test(test_no_gradient_of_an_earlier_step_reaches_a_later_one),
         cmocka_unit_test(test_samples_leave_the_networks_and_their_statistics_alone),
+        cmocka_unit_test(test_a_snapshot_without_the_scaler_of_a_loss_is_refused),
+        cmocka_unit_test(test_a_scale_per_loss_makes_the_same_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/half.h"
 #include "nets/init.h"
 #include "tests/support/support.h"
 
@@ -153,6 +154,100 @@ static void test_a_gate_that_lets_the_step_pass_looks_at_nothing(void **state)
     }
 }
 
+/* ---- on the way through the backward pass ---------------------------------------- */
+
+// Of the net's backward pass, which starts from ones times `seed`; in host memory, which on
+// these devices is the device's.
+static void look_backward(struct scene *scene, struct survey *survey, float seed,
+                          struct survey_stats *stats)
+{
+    struct tensor *dy = net_output_grad(&scene->net);
+    for (size_t i = 0; i < tensor_elements(dy); i++)
+        ((uint16_t *)dy->data)[i] = f16_from_f32(seed);
+    survey_begin(survey, scene->device);
+    survey_add_backward(survey, &scene->net, NET_WGRAD);
+    assert_int_equal(survey_commit(survey), STATUS_OK);
+    survey_backward(survey, &scene->net, NET_WGRAD, stats);
+}
+
+static void test_looking_on_the_way_changes_no_gradient(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        struct scene scene;
+        struct survey survey;
+        struct survey_stats stats[SURVEY_MAX];
+        open_scene(&scene, devices[d]);
+        size_t bytes = scene.net.param_elements * sizeof(float);
+        float *plain = malloc(bytes);
+        memcpy(plain, scene.net.grads, bytes); // open_scene() went back from ones
+        memset(scene.net.grads, 0, bytes);
+        look_backward(&scene, &survey, 1.0f, stats);
+        assert_memory_equal(plain, scene.net.grads, bytes);
+        free(plain);
+        survey_release(&survey);
+        close_scene(&scene);
+    }
+}
+
+// conv2, its weight, bn1 (whose activation it undoes itself), its parameters, conv1, its
+// weight: act1 has no gradient of its own in memory.
+static void test_each_gradient_is_seen_before_it_is_overwritten(void **state)
+{
+    (void)state;
+    static const char *const layers[] = {"d.conv2", "d.conv2", "d.bn1",  "d.bn1",
+                                         "d.bn1",   "d.conv1", "d.conv1"};
+    for (int d = 0; d < 2; d++) {
+        struct scene scene;
+        struct survey survey;
+        struct survey_stats stats[SURVEY_MAX];
+        char name[NET_NAME_MAX + 8];
+        open_scene(&scene, devices[d]);
+        look_backward(&scene, &survey, 0.5f, stats);
+        assert_int_equal(survey.count, 7);
+        for (int i = 0; i < survey.count; i++) {
+            assert_string_equal(survey_layer(&survey.entry[i], name), layers[i]);
+            assert_int_equal(survey.entry[i].kind, i == 0 || i == 2 || i == 5
+                                                       ? SURVEY_ACTIVATION_GRADIENT
+                                                       : SURVEY_WEIGHT_GRADIENT);
+        }
+        assert_true(stats[0].max_abs == 0.5f);
+        assert_true(stats[0].sum == 0.5 * (double)survey.entry[0].elements);
+        // Afterwards bn1's memory holds conv1's.
+        struct survey_stats last[SURVEY_MAX];
+        survey_look(&survey, NULL, last);
+        assert_true(last[5].sumsq == stats[5].sumsq);
+        assert_true(last[2].sumsq == stats[5].sumsq);
+        assert_true(last[2].sumsq != stats[2].sumsq);
+        survey_release(&survey);
+        close_scene(&scene);
+    }
+}
+
+static void test_an_activation_gradient_out_of_range_is_named(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        struct scene scene;
+        struct survey survey;
+        struct survey_stats stats[SURVEY_MAX];
+        struct nonfinite_place place;
+        open_scene(&scene, devices[d]);
+        look_backward(&scene, &survey, 1.0f, stats);
+        assert_int_equal(survey_first_nonfinite(&survey, stats, &place), 0);
+        survey_release(&survey);
+        // conv2's gradient is finite and so are its sums; times its weights it is not.
+        set_weights(&scene.net, 3, 3e4f);
+        look_backward(&scene, &survey, 2.0f, stats);
+        assert_int_equal(survey_first_nonfinite(&survey, stats, &place), 1);
+        assert_place(&place, "d.bn1", "activation gradient");
+        assert_int_equal(stats[place.entry].nan, 0);
+        assert_true(stats[place.entry].inf > 0);
+        survey_release(&survey);
+        close_scene(&scene);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +255,9 @@ int main(void)
         cmocka_unit_test(test_the_first_activation_out_of_range_is_named),
         cmocka_unit_test(test_the_first_gradient_in_backward_order_is_named),
         cmocka_unit_test(test_a_gate_that_lets_the_step_pass_looks_at_nothing),
+        cmocka_unit_test(test_looking_on_the_way_changes_no_gradient),
+        cmocka_unit_test(test_each_gradient_is_seen_before_it_is_overwritten),
+        cmocka_unit_test(test_an_activation_gradient_out_of_range_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

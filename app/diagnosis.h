@@ -1,0 +1,67 @@
+/* diagnosis.h - why an optimizer step was skipped, from what its tensors held.
+ * Flow:  train_collect() -> [diagnose] -> report_events.c: a line and a record.
+ * Owns:  nothing.
+ *
+ * Where the step was taken again (look.h) every tensor is known. Elsewhere the weight
+ * gradients tell it: an activation gradient with an inf spoils the weight gradients of all
+ * layers below, and one whose layers below are finite overflowed by itself. */
+#ifndef APP_DIAGNOSIS_H
+#define APP_DIAGNOSIS_H
+
+#include "app/trainer.h"
+
+enum overflow_cause {
+    CAUSE_SCALE,     // the scale was too high: the rule has done what there is to do
+    CAUSE_OUTLIER,   // real images unlike the others
+    CAUSE_GRADIENTS, // gradients are too large at any sensible scale
+    CAUSE_FORWARD,   // activations left the range: no loss scale can help
+    CAUSE_INVALID,   // NaN without an inf before it: 0/0, a bad exp, a bad weight
+    CAUSE_UNSCALING, // 1/scale, for a scale below 1, took a finite gradient out of f32
+    CAUSE_NORM,      // finite gradients whose sum of squares is not
+    CAUSE_ELSEWHERE  // not to be seen in any tensor of the last batch on this device
+};
+
+/* What the cause is told from. */
+struct overflow_facts {
+    int has_place;
+    enum survey_kind kind;
+    uint64_t inf, nan;
+    float max_finite;
+    int forward_finite; // all logits were
+    int only_real;      // it is in D's pass over real images, and not in that over fakes
+    int is_half;        // f16: a range of 65504
+    int found_inf, found_inf_unscaled;
+    float scale;
+    int64_t skips_in_a_row; // this one included
+    int64_t good_steps;     // taken since the scale last grew, or since the start
+    int64_t growth_interval;
+};
+enum overflow_cause overflow_cause(const struct overflow_facts *facts);
+
+/* The cause and the next action, as words for a log line. `network` is "G" or "D"; `files`
+ * names the images of an outlier, or "". */
+const char *overflow_advice(enum overflow_cause cause, const struct overflow_facts *facts,
+                            const char *network, const char *files, char *text,
+                            size_t bytes);
+/* "scale", "outlier" ... for events.jsonl. */
+const char *overflow_cause_word(enum overflow_cause cause);
+
+struct diagnosis {
+    struct overflow_facts facts;
+    struct nonfinite_place place; // if facts.has_place
+    int is_exact;                 // the tensor itself was looked at
+    const char *pass;             // "real", "fakes", "generator", or "" where unknown
+    enum overflow_cause cause;
+};
+
+/* Of a skipped optimizer step `slot` of the step that was last collected.
+ * `good_steps` as above. */
+void diagnose(const struct trainer *trainer, int slot, int64_t good_steps,
+              struct diagnosis *diagnosis);
+
+/* The images that D's step `slot` saw, as positions in the data set: the count, and at most
+ * `room` of them. */
+size_t diagnosis_images(const struct trainer *trainer, int slot, size_t *images,
+                        size_t room);
+
+#endif

@@ -1,0 +1,299 @@
+#include "app/look.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/trainer.h"
+#include "nets/dcgan.h"
+
+/* ---- lists ----------------------------------------------------------------------- */
+
+// Of D alone, or of both where fakes are judged.
+static enum status list_pass(struct survey *survey, struct device *device, struct net *g,
+                             struct net *d, enum look_pass pass)
+{
+    survey_begin(survey, device);
+    if (pass != LOOK_D_REAL)
+        survey_add_activations(survey, g);
+    survey_add_activations(survey, d);
+    survey_add_backward(survey, d, pass == LOOK_G ? 0 : NET_WGRAD);
+    if (pass == LOOK_G)
+        survey_add_backward(survey, g, NET_WGRAD);
+    return survey_commit(survey);
+}
+
+static void reserve_stats(struct look *look, struct survey_stats **stats, int pass)
+{
+    arena_reserve(&look->arena, (void **)&stats[pass],
+                  (size_t)look->survey[pass].count * sizeof **stats);
+}
+
+/* ---- the f32 twin ---------------------------------------------------------------- */
+
+static int look_has_twin(const struct look *look)
+{
+    return look->twin[NETWORK_D].layer_count > 0;
+}
+
+static int wants_twin(const struct trainer *trainer)
+{
+    return trainer->config.grad_stats > 0 && trainer->config.precision != PRECISION_FP32;
+}
+
+static enum status create_twin(struct trainer *trainer)
+{
+    struct look *look = &trainer->look;
+    struct net *g = &look->twin[NETWORK_G], *d = &look->twin[NETWORK_D];
+    struct dcgan_config sizes =
+        trainer_dcgan_config(&trainer->config, trainer->config.channels);
+    dcgan_generator(g, trainer->device, &sizes, DTYPE_F32, trainer_rows(trainer));
+    dcgan_discriminator(d, trainer->device, &sizes, DTYPE_F32, trainer_rows(trainer));
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        struct net *twin = &look->twin[network];
+        TRY(net_plan(twin, network == NETWORK_D ? NET_INPUT_GRAD : 0));
+        CHECK(twin->param_elements == trainer->player[network].net.param_elements);
+        twin->has_synced_norm = trainer->player[network].net.has_synced_norm;
+    }
+    net_output_grad(g)->data = d->input_grad.data;
+    for (int pass = 0; pass < LOOK_PASSES; pass++) {
+        TRY(list_pass(&look->twin_survey[pass], trainer->device, g, d,
+                      (enum look_pass)pass));
+        CHECK(look->twin_survey[pass].count == look->survey[pass].count);
+        reserve_stats(look, look->twin_stats, pass);
+    }
+    look->twin_real = d->input;
+    look->twin_latents = g->input;
+    arena_reserve(&look->arena, &look->twin_real.data, tensor_bytes(&look->twin_real));
+    arena_reserve(&look->arena, &look->twin_latents.data,
+                  tensor_bytes(&look->twin_latents));
+    return STATUS_OK;
+}
+
+static void take_weights(struct trainer *trainer, int network)
+{
+    struct net *twin = &trainer->look.twin[network];
+    trainer->device->ops->memory.copy(trainer->device, twin->params,
+                                      trainer->player[network].net.params,
+                                      twin->param_elements * sizeof(float));
+}
+
+// The forward pass that is looked at, once more in f32, from the same numbers.
+static void run_twin(struct trainer *trainer, enum look_pass pass)
+{
+    static const enum scaled_loss losses[] = {LOSS_D_REAL, LOSS_D_FAKE, LOSS_G};
+    struct look *look = &trainer->look;
+    const struct ops *ops = trainer->device->ops;
+    struct net *g = &look->twin[NETWORK_G], *d = &look->twin[NETWORK_D];
+    const struct config *config = &trainer->config;
+    float target = pass == LOOK_G ? 1.0f : 0.0f;
+    int batches = pass == LOOK_G ? config->g.accum : config->d.accum;
+    take_weights(trainer, NETWORK_D);
+    if (pass == LOOK_D_REAL) {
+        target = 1.0f - (float)config->label_smoothing;
+        ops->pointwise.cast(trainer->device, &trainer->feed.real, &look->twin_real);
+        d->input.data = look->twin_real.data;
+    } else {
+        take_weights(trainer, NETWORK_G);
+        ops->pointwise.cast(trainer->device, &trainer->feed.latents, &look->twin_latents);
+        g->input.data = look->twin_latents.data;
+        net_forward(g, NET_TRAIN);
+        d->input.data = net_output(g)->data;
+    }
+    net_forward(d, NET_TRAIN);
+    ops->loss.bce_logits(trainer->device, net_output(d), target,
+                         1.0f / (float)(trainer->device->world * batches),
+                         topology_scale(&trainer->topology, losses[pass]),
+                         net_output_grad(d), look->unread);
+    survey_look_at_activations(&look->twin_survey[pass], look->twin_stats[pass]);
+}
+
+/* ---- setup ----------------------------------------------------------------------- */
+
+static int stats_per_view(const struct look *look)
+{
+    int count = 0;
+    for (int pass = 0; pass < LOOK_PASSES; pass++)
+        count += look->survey[pass].count;
+    return count;
+}
+
+static int view_count(const struct look *look)
+{
+    return RESULTS_RING * (1 + look->record_count);
+}
+
+static enum status create_views(struct look *look)
+{
+    size_t views = (size_t)view_count(look), stats = (size_t)stats_per_view(look);
+    int has_twin = look_has_twin(look);
+    look->views = calloc(views, sizeof *look->views);
+    look->view_stats = calloc(2 * views * stats, sizeof *look->view_stats);
+    if (!look->views || !look->view_stats)
+        return status_fail(STATUS_FAILED,
+                           "not enough memory for the statistics of %d tensors",
+                           stats_per_view(look));
+    struct survey_stats *next = look->view_stats;
+    for (size_t i = 0; i < views; i++)
+        for (int pass = 0; pass < LOOK_PASSES; pass++) {
+            look->views[i].stats[pass] = next;
+            next += look->survey[pass].count;
+            look->views[i].twin[pass] = has_twin ? next : NULL;
+            next += look->survey[pass].count;
+        }
+    return STATUS_OK;
+}
+
+enum status look_create(struct trainer *trainer)
+{
+    struct look *look = &trainer->look;
+    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
+    look->device = trainer->device;
+    look->record_count = trainer->results.record_count;
+    arena_begin(&look->arena, trainer->device, "statistics of layers");
+    arena_reserve(&look->arena, (void **)&look->unread, sizeof *look->unread);
+    arena_reserve(&look->arena, (void **)&look->d_buffers,
+                  d->buffer_elements * sizeof(float));
+    float *own = d->grads;
+    for (int pass = 0; pass < LOOK_PASSES; pass++) {
+        if (pass == LOOK_D_FAKE)
+            d->grads = topology_grads(&trainer->topology, LOSS_D_FAKE);
+        enum status status =
+            list_pass(&look->survey[pass], trainer->device, g, d, (enum look_pass)pass);
+        d->grads = own;
+        TRY(status);
+        reserve_stats(look, look->stats, pass);
+    }
+    if (wants_twin(trainer))
+        TRY(create_twin(trainer));
+    TRY(arena_commit(&look->arena));
+    return create_views(look);
+}
+
+void look_release(struct look *look)
+{
+    if (!look->device)
+        return;
+    if (look->repeat)
+        look->device->ops->queue.forget(look->device, &look->repeat);
+    for (int pass = 0; pass < LOOK_PASSES; pass++) {
+        survey_release(&look->survey[pass]);
+        survey_release(&look->twin_survey[pass]);
+    }
+    net_release(&look->twin[NETWORK_G]);
+    net_release(&look->twin[NETWORK_D]);
+    free(look->views);
+    free(look->view_stats);
+    arena_release(&look->arena);
+    memset(look, 0, sizeof *look);
+}
+
+/* ---- looking --------------------------------------------------------------------- */
+
+int look_is_due(const struct trainer *trainer, int64_t step)
+{
+    int every = trainer->config.grad_stats;
+    return every > 0 && (step == 1 || step % every == 0);
+}
+
+void look_backward(struct trainer *trainer, enum look_pass pass, struct net *net,
+                   int what)
+{
+    struct look *look = &trainer->look;
+    if (!look->is_on) {
+        net_backward(net, what);
+        return;
+    }
+    int is_d = net == &trainer->player[NETWORK_D].net, has_twin = look_has_twin(look);
+    if (is_d) { // D comes first in every pass
+        survey_look_at_activations(&look->survey[pass], look->stats[pass]);
+        if (has_twin)
+            run_twin(trainer, pass);
+    }
+    survey_backward(&look->survey[pass], net, what, look->stats[pass]);
+    if (has_twin)
+        survey_backward(&look->twin_survey[pass],
+                        &look->twin[is_d ? NETWORK_D : NETWORK_G], what,
+                        look->twin_stats[pass]);
+}
+
+static void fetch(struct look *look, struct look_view *view, int first, int last,
+                  int64_t step)
+{
+    const struct memory_ops *memory = &look->device->ops->memory;
+    view->step = step;
+    memset(view->has, 0, sizeof view->has);
+    for (int pass = first; pass <= last; pass++) {
+        size_t bytes = (size_t)look->survey[pass].count * sizeof *look->view_stats;
+        memory->download(look->device, view->stats[pass], look->stats[pass], bytes);
+        if (view->twin[pass])
+            memory->download(look->device, view->twin[pass], look->twin_stats[pass],
+                             bytes);
+        view->has[pass] = 1;
+    }
+}
+
+static struct look_view *view_of(const struct look *look, int64_t step, int slot)
+{
+    int64_t turn = step % RESULTS_RING;
+    int64_t index = slot < 0 ? turn : RESULTS_RING + turn * look->record_count + slot;
+    return &look->views[index];
+}
+
+void look_keep(struct trainer *trainer)
+{
+    struct look *look = &trainer->look;
+    int64_t step = trainer->progress.step;
+    fetch(look, view_of(look, step, -1), LOOK_D_REAL, LOOK_G, step);
+}
+
+/* ---- taking a step again --------------------------------------------------------- */
+
+static void copy_buffers(struct trainer *trainer, float *to, const float *from)
+{
+    const struct net *d = &trainer->player[NETWORK_D].net;
+    trainer->device->ops->memory.copy(trainer->device, to, from,
+                                      d->buffer_elements * sizeof(float));
+}
+
+int look_begin_again(struct trainer *trainer, int network)
+{
+    struct look *look = &trainer->look;
+    struct scaler_state state;
+    if (trainer->device->steps_ahead > 0)
+        return 0;
+    trainer->device->ops->memory.download(
+        trainer->device, &state, trainer->player[network].scaler.state, sizeof state);
+    if (!scaler_skips(&state))
+        return 0;
+    copy_buffers(trainer, look->d_buffers, trainer->player[NETWORK_D].net.buffers);
+    look->is_on = 1;
+    return 1;
+}
+
+void look_end_again(struct trainer *trainer, int network, int slot)
+{
+    struct look *look = &trainer->look;
+    int64_t step = trainer->progress.step;
+    int is_g = network == NETWORK_G;
+    look->is_on = look_is_due(trainer, step);
+    copy_buffers(trainer, trainer->player[NETWORK_D].net.buffers, look->d_buffers);
+    fetch(look, view_of(look, step, slot), is_g ? LOOK_G : LOOK_D_REAL,
+          is_g ? LOOK_G : LOOK_D_FAKE, step);
+}
+
+static const struct look_view *view_if_new(const struct trainer *trainer, int slot)
+{
+    const struct look_view *view =
+        view_of(&trainer->look, trainer->last_place.step, slot);
+    return view->step > 0 && view->step == trainer->last_place.step ? view : NULL;
+}
+
+const struct look_view *look_at_step(const struct trainer *trainer)
+{
+    return view_if_new(trainer, -1);
+}
+
+const struct look_view *look_at_skip(const struct trainer *trainer, int slot)
+{
+    return view_if_new(trainer, slot);
+}

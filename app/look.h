@@ -1,0 +1,81 @@
+/* look.h - every tensor of a step, looked at: for --grad-stats, and for the reason of a skip.
+ * Flow:  train.c's passes -> [look_backward] -> statistics -> report_layers.c, diagnosis.c.
+ * Owns:  lists and statistics, on the device and on the host; with --grad-stats in half
+ *        precision an f32 twin of each network.  Borrows: the trainer it is part of.
+ *
+ * A step that is not looked at does exactly what it would do without any of this. One that
+ * is (every N steps) is a second list of ops, which a GPU records beside the usual one.
+ *
+ * Nobody knows before a step whether it will overflow, and its activation gradients are gone
+ * when its end tells. Where the host waits for every step, which a CPU does, a skipped
+ * optimizer step is therefore taken again: its weights have not moved, its last batch is
+ * still there, so the same bits come out, and this time every tensor is looked at. A GPU has
+ * gone on by then; what its weight gradients tell is read by diagnosis.c.
+ *
+ * The f32 twin answers what no look at a half tensor can: which zeros are real. It takes the
+ * same weights, images, latents and scale through the same passes in f32. */
+#ifndef APP_LOOK_H
+#define APP_LOOK_H
+
+#include "app/results.h"
+#include "nets/survey.h"
+
+struct trainer;
+
+/* One pass through a loss, forward and backward. */
+enum look_pass { LOOK_D_REAL, LOOK_D_FAKE, LOOK_G, LOOK_PASSES };
+
+/* What was seen of one step; host memory. */
+struct look_view {
+    int64_t step; // 0: nothing
+    int has[LOOK_PASSES];
+    struct survey_stats *stats[LOOK_PASSES]; // [survey[pass].count]
+    struct survey_stats *twin[LOOK_PASSES];  // of the same tensors in f32, or NULL
+};
+
+struct look {
+    struct device *device;
+    int is_on;             // the pass that runs is looked at
+    struct repeat *repeat; // the recorded step that is
+    struct survey survey[LOOK_PASSES];
+    struct survey_stats *stats[LOOK_PASSES], *twin_stats[LOOK_PASSES]; // device
+    struct loss_sums *unread;                                          // device
+    float *d_buffers; // device: D's running statistics, while a step is taken again
+
+    // [RESULTS_RING] of steps with statistics, then [RESULTS_RING][record_count] of optimizer
+    // steps that were taken again.
+    struct look_view *views;
+    struct survey_stats *view_stats;
+    int record_count;
+
+    struct net twin[2]; // [NETWORK_G], [NETWORK_D]; layer_count 0 where there is none
+    struct survey twin_survey[LOOK_PASSES];
+    struct tensor twin_real, twin_latents;
+    struct arena arena;
+};
+
+/* After the networks, feed and results. */
+enum status look_create(struct trainer *trainer);
+void look_release(struct look *look);
+
+/* True when --grad-stats asks for the statistics of this step: the first, and every Nth. */
+int look_is_due(const struct trainer *trainer, int64_t step);
+
+/* net_backward(), of G or D within `pass`, looked at if that is on. */
+void look_backward(struct trainer *trainer, enum look_pass pass, struct net *net,
+                   int what);
+
+/* Copies what a step with statistics showed to the host. Waits for the device. */
+void look_keep(struct trainer *trainer);
+
+/* Around taking a skipped optimizer step again. begin() is false where that is not needed,
+ * or not possible; after end() all but gradients is as it was. */
+int look_begin_again(struct trainer *trainer, int network);
+void look_end_again(struct trainer *trainer, int network, int slot);
+
+/* What was seen of the step that was last collected, or of its optimizer step `slot`; NULL
+ * for nothing. */
+const struct look_view *look_at_step(const struct trainer *trainer);
+const struct look_view *look_at_skip(const struct trainer *trainer, int slot);
+
+#endif

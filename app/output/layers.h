@@ -1,0 +1,70 @@
+/* layers.h - what the tensors of each layer held, look after look: the columns of a heat map.
+ * Flow:  report_layers -> [layers] -> plot_layers (window, stats.png);
+ *        stats.jsonl -> [layers_recall] after a resume.
+ * Owns:  its columns; safe between one writer and many readers (a mutex inside).
+ *
+ * Beyond LAYERS_LOOKS columns neighbours are joined, the worse value of each kept, so that a
+ * run of days still fits the picture. */
+#ifndef APP_OUTPUT_LAYERS_H
+#define APP_OUTPUT_LAYERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define LAYERS_MAX 64
+#define LAYERS_LOOKS 192
+#define LAYERS_NAME 40
+
+enum layer_tensor {
+    LAYER_ACTIVATIONS,
+    LAYER_ACTIVATION_GRADIENTS,
+    LAYER_WEIGHT_GRADIENTS,
+    LAYER_TENSORS
+};
+
+/* One tensor at one look. */
+struct layer_cell {
+    float
+        headroom; // log2(65504 / largest magnitude); 0 and less: out of range; NaN: not seen
+    float small; // share of values lost to zero or subnormal, 0..1; NaN: not seen
+    uint8_t has_overflowed; // it held inf or NaN
+};
+
+struct layer_column {
+    int64_t step;
+    double kimg;
+    struct layer_cell cell[LAYER_TENSORS][LAYERS_MAX];
+};
+
+/* A copy to draw from. */
+struct layers_view {
+    int row_count;
+    char name[LAYERS_MAX][LAYERS_NAME]; // "g.conv1"; G's layers, then D's
+    int column_count;
+    struct layer_column *columns; // [LAYERS_LOOKS], the reader's
+};
+
+struct layers;
+
+/* NULL when there is no memory. */
+struct layers *layers_create(void);
+void layers_destroy(struct layers *layers);
+
+/* A column in which nothing is seen yet. */
+void layer_column_clear(struct layer_column *column, int64_t step, double kimg);
+/* Keeps the worse of both. */
+void layer_cell_join(struct layer_cell *to, const struct layer_cell *from);
+
+/* The row of that name, added at the end when it is new; -1 when there is no room. */
+int layers_row(struct layers *layers, const char *name);
+/* A column of the same step as the last one is joined with it. */
+void layers_add(struct layers *layers, const struct layer_column *column);
+
+/* Copies all; without memory for it, the view is empty. layers_view_release() afterwards. */
+void layers_copy(const struct layers *layers, struct layers_view *view);
+void layers_view_release(struct layers_view *view);
+
+/* Of a resumed run: the looks in stats.jsonl. */
+void layers_recall(struct layers *layers, const char *stats_path);
+
+#endif

@@ -1,0 +1,173 @@
+/* report_layers.c - what every layer's tensors held, into stats.jsonl and the heat map. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "app/report.h"
+#include "app/report_events.h"
+#include "app/train.h"
+
+#define HALF_MAX 65504.0
+
+_Static_assert((int)LAYER_ACTIVATIONS == (int)SURVEY_ACTIVATION &&
+                   (int)LAYER_ACTIVATION_GRADIENTS == (int)SURVEY_ACTIVATION_GRADIENT &&
+                   (int)LAYER_WEIGHT_GRADIENTS == (int)SURVEY_WEIGHT_GRADIENT,
+               "the heat map counts tensors as the survey does");
+
+static const char *const pass_names[LOOK_PASSES] = {"real", "fakes", "generator"};
+
+/* ---- one tensor ------------------------------------------------------------------ */
+
+struct tensor_facts {
+    double mean, std, finite, lost, subnormal; // NaN: not known
+    double max, headroom;
+};
+
+/* Shares are of all elements; padding, which is zero, is not counted. */
+static struct tensor_facts facts_of(const struct survey_entry *entry,
+                                    const struct survey_stats *stats,
+                                    const struct survey_stats *twin)
+{
+    double all = (double)entry->elements;
+    double finite = all - (double)stats->inf - (double)stats->nan;
+    struct tensor_facts facts = {.max = (double)stats->max_abs,
+                                 .finite = finite / all,
+                                 .subnormal = (double)stats->subnormal / all,
+                                 .lost = NAN};
+    facts.mean = finite > 0.0 ? stats->sum / finite : (double)NAN;
+    facts.std = finite > 0.0
+                    ? sqrt(fmax(0.0, stats->sumsq / finite - facts.mean * facts.mean))
+                    : (double)NAN;
+    facts.headroom = facts.max > 0.0 ? log2(HALF_MAX / facts.max) : (double)NAN;
+    // Both have the same padding.
+    if (twin)
+        facts.lost = fmax(0.0, (double)stats->zero - (double)twin->zero) / all;
+    return facts;
+}
+
+static json_t *number_or_null(double value)
+{
+    char digits[32]; // five of them are enough, and keep the file small
+    snprintf(digits, sizeof digits, "%.5g", value);
+    return isfinite(value) ? json_real(strtod(digits, NULL)) : json_null();
+}
+
+static json_t *tensor_json(enum look_pass pass, const struct survey_entry *entry,
+                           const struct tensor_facts *facts)
+{
+    char layer[NET_NAME_MAX + 8];
+    json_t *json =
+        json_pack("{s:s, s:s, s:s}", "pass", pass_names[pass], "layer",
+                  survey_layer(entry, layer), "tensor", survey_kind_name(entry->kind));
+    json_object_set_new(json, "mean", number_or_null(facts->mean));
+    json_object_set_new(json, "std", number_or_null(facts->std));
+    json_object_set_new(json, "max", number_or_null(facts->max));
+    json_object_set_new(json, "finite", number_or_null(facts->finite));
+    json_object_set_new(json, "lost", number_or_null(facts->lost));
+    json_object_set_new(json, "subnormal", number_or_null(facts->subnormal));
+    json_object_set_new(json, "headroom", number_or_null(facts->headroom));
+    return json;
+}
+
+/* ---- one look -------------------------------------------------------------------- */
+
+// In G's pass D only hands on, at G's scale: the map shows D in its own passes.
+static int is_in_map(enum look_pass pass, const struct survey_entry *entry)
+{
+    return (pass == LOOK_G) == (entry->net->name[0] == 'g');
+}
+
+static void add_to_column(struct report *report, struct layer_column *column,
+                          const struct survey_entry *entry,
+                          const struct tensor_facts *facts)
+{
+    char name[NET_NAME_MAX + 8];
+    int row = layers_row(monitor_layers(report->monitor), survey_layer(entry, name));
+    if (row < 0)
+        return;
+    struct layer_cell cell = {
+        .headroom = (float)facts->headroom,
+        .small = (float)(facts->subnormal + (isnan(facts->lost) ? 0.0 : facts->lost)),
+        .has_overflowed = facts->finite < 1.0};
+    layer_cell_join(&column->cell[entry->kind][row], &cell);
+}
+
+static void add_pass(struct report *report, const struct look_view *view,
+                     enum look_pass pass, json_t *tensors, struct layer_column *column)
+{
+    const struct survey *survey = &report->trainer->look.survey[pass];
+    for (int i = 0; view->has[pass] && i < survey->count; i++) {
+        const struct survey_entry *entry = &survey->entry[i];
+        struct tensor_facts facts = facts_of(
+            entry, &view->stats[pass][i], view->twin[pass] ? &view->twin[pass][i] : NULL);
+        json_array_append_new(tensors, tensor_json(pass, entry, &facts));
+        if (is_in_map(pass, entry))
+            add_to_column(report, column, entry, &facts);
+    }
+}
+
+static void write_view(struct report *report, const struct look_view *view,
+                       const char *reason)
+{
+    const struct results_place *place = &report->trainer->last_place;
+    double kimg = (double)place->images / 1000.0;
+    struct layer_column column;
+    layer_column_clear(&column, place->step, kimg);
+    json_t *tensors = json_array();
+    for (int pass = 0; pass < LOOK_PASSES; pass++)
+        add_pass(report, view, (enum look_pass)pass, tensors, &column);
+    layers_add(monitor_layers(report->monitor), &column);
+    json_t *line = json_pack("{s:s, s:o}", "reason", reason, "layers", tensors);
+    for (int network = 0; network < NETWORK_COUNT; network++)
+        json_object_set_new(
+            line, network == NETWORK_G ? "scale_g" : "scale_d",
+            json_real((double)report->trainer->player[network].record.scale_used));
+    json_object_set_new(line, "step", json_integer(place->step));
+    json_object_set_new(line, "kimg", json_real(kimg));
+    json_object_set_new(line, "timestamp", json_integer((json_int_t)time(NULL)));
+    char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(line);
+    if (text)
+        run_folder_stats(report->folder, text);
+    free(text);
+}
+
+static int is_looked_at(const struct survey *survey, const struct net *net, int row)
+{
+    for (int i = 0; i < survey->count; i++)
+        if (survey->entry[i].net == net && survey->entry[i].row == row)
+            return 1;
+    return 0;
+}
+
+void report_name_layers(struct report *report)
+{
+    const struct trainer *trainer = report->trainer;
+    const struct survey *survey = &trainer->look.survey[LOOK_G];
+    char name[NET_NAME_MAX + 8];
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        const struct net *net = &trainer->player[network].net;
+        for (int row = 0; row < net->layer_count; row++)
+            if (is_looked_at(survey, net, row))
+                layers_row(
+                    monitor_layers(report->monitor),
+                    survey_layer(&(struct survey_entry){.net = net, .row = row}, name));
+    }
+}
+
+void report_layers(struct report *report)
+{
+    const struct trainer *trainer = report->trainer;
+    const struct look_view *view = look_at_step(trainer);
+    if (view)
+        write_view(report, view, "grad-stats");
+    for (int slot = 0; slot < trainer->results.record_count; slot++) {
+        const struct look_view *skip = look_at_skip(trainer, slot);
+        if (skip && trainer->last.records[slot].was_skipped)
+            write_view(report, skip,
+                       train_slot_network(trainer, slot) == NETWORK_G ? "skip G"
+                                                                      : "skip D");
+    }
+}

@@ -1,0 +1,134 @@
+/* report_watch.c - says once what is wrong with how the loss scales move (scaler/watch.h). */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/report.h"
+#include "app/report_events.h"
+#include "app/train.h"
+
+static const char *const names[NETWORK_COUNT] = {"G", "D"};
+
+_Static_assert((int)WATCH_G == (int)NETWORK_G && (int)WATCH_D == (int)NETWORK_D,
+               "scaler/ counts the networks as app/ does");
+
+void report_watch_open(struct report *report)
+{
+    int64_t interval[NETWORK_COUNT];
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        const struct grad_scaler_config *config =
+            &report->trainer->player[network].scaler.config;
+        int moves = config->enabled && !config->is_static;
+        interval[network] = moves ? config->growth_interval : 0;
+    }
+    watch_begin(&report->watch, interval[NETWORK_G], interval[NETWORK_D]);
+}
+
+/* ---- oscillation ----------------------------------------------------------------- */
+
+// "step 120: d.conv3: weight gradient at 2^14; ..." of the last swings, oldest first.
+static void swings_text(const struct watched *own, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int64_t i = own->swings - WATCH_SWINGS; i < own->swings; i++) {
+        const struct watch_swing *swing = &own->swing[i % WATCH_SWINGS];
+        char scale[32];
+        if (used < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "%sstep %lld: %s at %s",
+                                     used ? "; " : "", (long long)swing->step,
+                                     swing->place[0] ? swing->place : "not seen where",
+                                     scale_text(swing->scale, scale, sizeof scale));
+    }
+}
+
+static json_t *swings_json(const struct watched *own)
+{
+    json_t *swings = json_array();
+    for (int64_t i = own->swings - WATCH_SWINGS; i < own->swings; i++) {
+        const struct watch_swing *swing = &own->swing[i % WATCH_SWINGS];
+        json_array_append_new(
+            swings, json_pack("{s:I, s:f, s:s}", "at", (json_int_t)swing->step, "scale",
+                              (double)swing->scale, "place", swing->place));
+    }
+    return swings;
+}
+
+static void tell_oscillation(struct report *report, int network)
+{
+    const struct watched *own = &report->watch.of[network];
+    char swings[512];
+    swings_text(own, swings, sizeof swings);
+    report_say(
+        report,
+        "warning: %s's scale oscillates: %d overflows at scales that had been good "
+        "for %lld steps, within %d such intervals (%s). Known causes: a learning "
+        "rate that is too high (lower --%c-lr), a network that is unstable "
+        "at that layer (a smaller --%c-width, or --precision fp32), or images "
+        "unlike the others (their files are in events.jsonl). Said once",
+        names[network], WATCH_SWINGS, (long long)own->growth_interval, WATCH_INTERVALS,
+        swings, network == NETWORK_G ? 'g' : 'd', network == NETWORK_G ? 'g' : 'd');
+    event_write(report, json_pack("{s:s, s:s, s:o}", "event", "oscillation", "net",
+                                  names[network], "swings", swings_json(own)));
+}
+
+/* ---- G and D --------------------------------------------------------------------- */
+
+static void tell_drift(struct report *report, const char *kind, const char *sentence)
+{
+    report_say(report, "warning: %s. Said once", sentence);
+    event_write(report, json_pack("{s:s, s:s, s:s}", "event", "drift", "kind", kind,
+                                  "reason", sentence));
+}
+
+static void tell_stuck(struct report *report, int network)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "%s skipped its last %lld steps while %s took all of its own, and gains on "
+             "it; see why in log.txt, or hold both back with --skip both",
+             names[network], (long long)report->watch.of[network].stuck, names[!network]);
+    tell_drift(report, "stuck", text);
+}
+
+static void tell_rates(struct report *report)
+{
+    const struct watched *g = &report->watch.of[NETWORK_G];
+    const struct watched *d = &report->watch.of[NETWORK_D];
+    char text[256];
+    snprintf(text, sizeof text,
+             "G skips %.1f %% of its steps and D %.1f %%, so one learns more often than "
+             "the other; lower the learning rate of the one that skips, or hold both "
+             "back with --skip both",
+             100.0 * g->skip_rate, 100.0 * d->skip_rate);
+    tell_drift(report, "skips", text);
+}
+
+static void tell_scales(struct report *report)
+{
+    char g[32], d[32], text[320];
+    snprintf(
+        text, sizeof text,
+        "the scales of G (%s) and D (%s) have been more than 2^%.0f apart for a "
+        "growth interval: the gradients of the one with the larger scale are fading; "
+        "see them with --grad-stats",
+        scale_text(report->watch.of[NETWORK_G].scale, g, sizeof g),
+        scale_text(report->watch.of[NETWORK_D].scale, d, sizeof d), WATCH_APART);
+    tell_drift(report, "scales", text);
+}
+
+void report_watch(struct report *report, int slot, const char *place)
+{
+    const struct trainer *trainer = report->trainer;
+    int network = train_slot_network(trainer, slot);
+    int found = watch_step(&report->watch, network, trainer->last_place.step,
+                           &trainer->last.records[slot], place);
+    if (found & (WATCH_OSCILLATES_G | WATCH_OSCILLATES_D))
+        tell_oscillation(report, network);
+    if (found & (WATCH_STUCK_G | WATCH_STUCK_D))
+        tell_stuck(report, network);
+    if (found & WATCH_SKIPS_APART)
+        tell_rates(report);
+    if (found & WATCH_SCALES_APART)
+        tell_scales(report);
+}

@@ -1,0 +1,196 @@
+/* topology.c - the order of the scalers' calls in each topology. Every decision is taken on
+ * the device, by kernels/scaler_state.h. */
+#include "scaler/topology.h"
+
+#include "kernels/ops.h"
+
+static enum status create_fake(struct topology *topology)
+{
+    const struct scaled *d = &topology->network[SCALED_D];
+    struct arena *arena = &topology->arena;
+    size_t bytes = d->adam->net->param_elements * sizeof(float);
+    arena_begin(arena, topology->device, "gradients of D's loss on fakes");
+    arena_reserve(arena, (void **)&topology->fake_grads, bytes);
+    arena_reserve(arena, (void **)&topology->sum, sizeof *topology->sum);
+    TRY(arena_commit(arena));
+    return grad_scaler_create(&topology->fake, topology->device, "d on fakes",
+                              &d->scaler->config);
+}
+
+// Member by member: there may be bytes between them.
+static int same_rule(const struct grad_scaler_config *a,
+                     const struct grad_scaler_config *b)
+{
+    return a->enabled == b->enabled && a->init_scale == b->init_scale &&
+           a->growth_factor == b->growth_factor &&
+           a->backoff_factor == b->backoff_factor &&
+           a->growth_interval == b->growth_interval && a->is_static == b->is_static &&
+           a->min_scale == b->min_scale && a->max_scale == b->max_scale &&
+           a->hysteresis == b->hysteresis &&
+           a->hysteresis_refill == b->hysteresis_refill &&
+           a->overflow_tolerance == b->overflow_tolerance &&
+           a->growth_delay == b->growth_delay;
+}
+
+enum status topology_create(struct topology *topology, enum topology_kind kind,
+                            enum skip_rule skip,
+                            const struct scaled network[SCALED_COUNT])
+{
+    const struct grad_scaler *g = network[SCALED_G].scaler, *d = network[SCALED_D].scaler;
+    int is_shared = kind == TOPOLOGY_SHARED || kind == TOPOLOGY_SHARED_PER_STEP;
+    CHECK(!is_shared || same_rule(&g->config, &d->config),
+          "one scale, but two sets of settings");
+    CHECK(kind == TOPOLOGY_PER_NETWORK || (g->config.enabled && d->config.enabled),
+          "only scalers that are on can be joined");
+    *topology = (struct topology){.device = g->device,
+                                  .kind = kind,
+                                  .skip = skip,
+                                  .network = {network[SCALED_G], network[SCALED_D]}};
+    return kind == TOPOLOGY_PER_LOSS ? create_fake(topology) : STATUS_OK;
+}
+
+void topology_release(struct topology *topology)
+{
+    if (!topology || !topology->device)
+        return;
+    grad_scaler_release(&topology->fake);
+    if (topology->arena.device)
+        arena_release(&topology->arena);
+    *topology = (struct topology){0};
+}
+
+/* ---- what a loss carries --------------------------------------------------------- */
+
+int topology_has_own_grads(const struct topology *topology, enum scaled_loss loss)
+{
+    return topology->kind == TOPOLOGY_PER_LOSS && loss == LOSS_D_FAKE;
+}
+
+struct scaler_state *topology_scale(struct topology *topology, enum scaled_loss loss)
+{
+    if (topology_has_own_grads(topology, loss))
+        return grad_scaler_scale(&topology->fake);
+    return grad_scaler_scale(
+        topology->network[loss == LOSS_G ? SCALED_G : SCALED_D].scaler);
+}
+
+float *topology_grads(const struct topology *topology, enum scaled_loss loss)
+{
+    if (topology_has_own_grads(topology, loss))
+        return topology->fake_grads;
+    return topology->network[loss == LOSS_G ? SCALED_G : SCALED_D].adam->net->grads;
+}
+
+/* ---- steps ----------------------------------------------------------------------- */
+
+static void spread(const struct topology *topology, const struct scaler_state *from,
+                   struct scaler_state *to, enum overflow_reach reach)
+{
+    topology->device->ops->optimizer.scaler_spread(topology->device, from, to, reach);
+}
+
+static void unscale_block(struct grad_scaler *scaler, struct adam *adam, float *grads)
+{
+    float *own = adam->net->grads;
+    adam->net->grads = grads;
+    CHECK(grad_scaler_unscale(scaler, adam) == CALL_OK);
+    adam->net->grads = own;
+}
+
+/* Adds the gradients of D's loss on fakes, both unscaled. A sum of finite ones may not be
+ * finite; no scale is to blame for that. */
+static void add_fake_grads(struct topology *topology)
+{
+    struct device *device = topology->device;
+    const struct scaled *d = &topology->network[SCALED_D];
+    const struct ops *ops = device->ops;
+    const struct net *net = d->adam->net;
+    ops->pointwise.add(device, net->grads, topology->fake_grads, net->param_elements);
+    ops->memory.zero(device, topology->sum, sizeof *topology->sum);
+    ops->optimizer.grads_check(device, net->grads, net->param_elements, topology->sum);
+    spread(topology, topology->sum, d->scaler->state, OVERFLOW_SKIPS);
+}
+
+// Brings D's gradients together, unscaled; its state then tells what either loss found.
+static void join_losses(struct topology *topology)
+{
+    struct device *device = topology->device;
+    const struct scaled *d = &topology->network[SCALED_D];
+    struct scaler_state *real = d->scaler->state, *fake = topology->fake.state;
+    const struct net *net = d->adam->net;
+    unscale_block(d->scaler, d->adam, net->grads);
+    unscale_block(&topology->fake, d->adam, topology->fake_grads);
+    add_fake_grads(topology);
+    spread(topology, fake, real, OVERFLOW_SKIPS);
+    spread(topology, real, fake, OVERFLOW_SKIPS);
+    if (d->clip_norm == 0.0f)
+        return;
+    const struct optimizer_ops *ops = &device->ops->optimizer;
+    ops->grads_norm(device, net->grads, net->param_elements, &real->grad_norm);
+    ops->grads_clip(device, net->grads, net->param_elements, d->clip_norm,
+                    &real->grad_norm);
+}
+
+// Tells the other network, whose step comes next, of an overflow of this one.
+static void hold_other(struct topology *topology, enum scaled_network network)
+{
+    const struct scaler_state *from = topology->network[network].scaler->state;
+    if (network == SCALED_D) {
+        spread(topology, from, topology->network[SCALED_G].scaler->state, OVERFLOW_HOLDS);
+        return;
+    }
+    if (topology->kind == TOPOLOGY_SHARED)
+        return; // scaler_both() does it: D's state still is that of its last step
+    spread(topology, from, topology->network[SCALED_D].scaler->state, OVERFLOW_HOLDS);
+    if (topology->kind == TOPOLOGY_PER_LOSS)
+        spread(topology, from, topology->fake.state, OVERFLOW_HOLDS);
+}
+
+void topology_step(struct topology *topology, enum scaled_network network)
+{
+    const struct scaled *own = &topology->network[network];
+    if (topology_has_own_grads(topology, LOSS_D_FAKE) && network == SCALED_D)
+        join_losses(topology);
+    else if (own->clip_norm > 0.0f)
+        CHECK(grad_scaler_clip(own->scaler, own->adam, own->clip_norm) == CALL_OK);
+    CHECK(grad_scaler_step(own->scaler, own->adam) == CALL_OK);
+    if (topology->skip == SKIP_BOTH)
+        hold_other(topology, network);
+}
+
+/* ---- rules ----------------------------------------------------------------------- */
+
+static void end_iteration(struct grad_scaler *scaler)
+{
+    CHECK(scaler->stage == STAGE_STEPPED, "network %s: update before step", scaler->name);
+    scaler->stage = STAGE_READY;
+    scaler->is_checked = 0;
+}
+
+static void update_both(struct topology *topology)
+{
+    struct grad_scaler *d = topology->network[SCALED_D].scaler;
+    struct grad_scaler *g = topology->network[SCALED_G].scaler;
+    topology->device->ops->optimizer.scaler_both(topology->device, d->state, d->record,
+                                                 g->state, g->record,
+                                                 topology->skip == SKIP_BOTH);
+    end_iteration(d);
+    end_iteration(g);
+}
+
+void topology_update(struct topology *topology, enum scaled_network network)
+{
+    struct grad_scaler *own = topology->network[network].scaler;
+    struct grad_scaler *other = topology->network[!network].scaler;
+    if (topology->kind == TOPOLOGY_SHARED) {
+        if (network == SCALED_G)
+            update_both(topology);
+        return;
+    }
+    CHECK(grad_scaler_update(own) == CALL_OK);
+    if (topology->kind == TOPOLOGY_SHARED_PER_STEP)
+        topology->device->ops->optimizer.scaler_share(topology->device, own->state,
+                                                      other->state);
+    if (topology_has_own_grads(topology, LOSS_D_FAKE) && network == SCALED_D)
+        CHECK(grad_scaler_update(&topology->fake) == CALL_OK);
+}

@@ -1,0 +1,84 @@
+/* topology.h - how many loss scales a GAN has, and what an overflow in one network means to
+ * the other.
+ * Flow:  topology_scale() -> losses -> backward into topology_grads() -> [topology_step] ->
+ *        [topology_update] -> the records of both scalers.
+ * Owns:  where D's two losses have a scaler each: that of its loss on fakes, and a block for
+ *        that loss's gradients.  Borrows: both networks' scalers and optimizers.
+ *
+ *                     scales  the rule is applied            known from
+ *   PER_NETWORK       2       to each, after its own step    two GradScalers
+ *   SHARED            1       once, after both steps         PyTorch's documentation
+ *   SHARED_PER_STEP   1       after each step                one GradScaler, update() twice
+ *   PER_LOSS          3       to each of D's losses and G's  apex amp, num_losses=3
+ *
+ * In all of them a network skips only by its own gradients, unless skip is SKIP_BOTH: then
+ * an overflow of D holds back G's step of the same iteration, and one of G the next step of
+ * D. A step that is held back is counted by itself (held), and no rule is applied for it.
+ *
+ * In SHARED both networks keep a state with the same scale, and so does SHARED_PER_STEP: each
+ * has its own flags and counters, and Adam's t. In PER_LOSS D's own scaler is that of its
+ * loss on real images; gradients are unscaled by the scale they carry before they are added,
+ * and D skips where either overflowed, though only the scale that did backs off.
+ *
+ * Source: PyTorch's AMP examples ("working with multiple models, losses, and optimizers");
+ * apex examples/dcgan/main_amp.py; PyTorch-StudioGAN for update() after each step. */
+#ifndef SCALER_TOPOLOGY_H
+#define SCALER_TOPOLOGY_H
+
+#include "scaler/grad_scaler.h"
+
+enum topology_kind {
+    TOPOLOGY_PER_NETWORK,
+    TOPOLOGY_SHARED, // D and G step in turn, once each
+    TOPOLOGY_SHARED_PER_STEP,
+    TOPOLOGY_PER_LOSS
+};
+
+enum skip_rule { SKIP_OWN, SKIP_BOTH };
+
+enum scaled_network { SCALED_G, SCALED_D, SCALED_COUNT };
+enum scaled_loss { LOSS_D_REAL, LOSS_D_FAKE, LOSS_G };
+
+/* What one network brings. */
+struct scaled {
+    struct grad_scaler *scaler;
+    struct adam *adam;
+    float clip_norm; // of the unscaled gradients, at most; 0: no clipping
+};
+
+struct topology {
+    struct device *device;
+    enum topology_kind kind;
+    enum skip_rule skip;
+    struct scaled network[SCALED_COUNT];
+
+    // PER_LOSS only.
+    struct grad_scaler fake;  // of D's loss on fakes; its counters are those of D's steps
+    float *fake_grads;        // [param_elements of D] f32
+    struct scaler_state *sum; // device: what the check of the added gradients finds
+    struct arena arena;
+};
+
+/* The scalers are created, with one config where they share a scale (CHECK). */
+enum status topology_create(struct topology *topology, enum topology_kind kind,
+                            enum skip_rule skip,
+                            const struct scaled network[SCALED_COUNT]);
+void topology_release(struct topology *topology);
+
+/* The state that a loss multiplies its seed by. */
+struct scaler_state *topology_scale(struct topology *topology, enum scaled_loss loss);
+
+/* Where that loss's weight gradients go: its network's block, or for D's loss on fakes in
+ * PER_LOSS a block of its own, which has_own_grads tells. */
+float *topology_grads(const struct topology *topology, enum scaled_loss loss);
+int topology_has_own_grads(const struct topology *topology, enum scaled_loss loss);
+
+/* Once the gradients of all losses are there, summed over the ranks: checks, clips, steps
+ * or skips. Until topology_update() the network's state tells what was found. */
+void topology_step(struct topology *topology, enum scaled_network network);
+
+/* Applies the rule, where it is this network's turn: in SHARED, for both after G's step, when
+ * D's record is written too. */
+void topology_update(struct topology *topology, enum scaled_network network);
+
+#endif

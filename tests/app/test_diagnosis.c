@@ -1,0 +1,319 @@
+/* test_diagnosis.c - which cause an overflow is put down to, and what is said about it. */
+#include "app/diagnosis.h"
+
+#include <string.h>
+
+#include "app/input/batch.h"
+#include "app/train.h"
+#include "tests/support/support.h"
+
+/* ---- the cause ------------------------------------------------------------------- */
+
+// One inf among D's activation gradients, just after the scale grew.
+static struct overflow_facts usual_facts(void)
+{
+    return (struct overflow_facts){.has_place = 1,
+                                   .kind = SURVEY_ACTIVATION_GRADIENT,
+                                   .inf = 1,
+                                   .max_finite = 65472.0f,
+                                   .forward_finite = 1,
+                                   .is_half = 1,
+                                   .found_inf = 1,
+                                   .scale = 131072.0f,
+                                   .skips_in_a_row = 1,
+                                   .growth_interval = 2000};
+}
+
+static void test_an_overflow_after_a_growth_is_the_scales(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
+    facts.kind = SURVEY_WEIGHT_GRADIENT;
+    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
+    facts.nan = 100; // inf * 0 further down
+    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
+}
+
+static void test_a_storm_from_a_high_first_scale_is_the_scales_too(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    facts.scale = 1e10f;
+    facts.skips_in_a_row = 20;
+    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
+}
+
+static void test_real_images_alone_at_a_tried_scale_are_outliers(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    facts.only_real = 1;
+    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE); // it has only just grown
+    facts.good_steps = 700;
+    assert_int_equal(overflow_cause(&facts), CAUSE_OUTLIER);
+    facts.forward_finite = 0; // their activations too
+    assert_int_equal(overflow_cause(&facts), CAUSE_OUTLIER);
+    facts.skips_in_a_row = 2; // another batch as well: not this batch's images
+    assert_int_equal(overflow_cause(&facts), CAUSE_FORWARD);
+}
+
+static void test_skips_that_go_on_at_a_low_scale_are_the_gradients(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    facts.skips_in_a_row = 9;
+    facts.scale = 256.0f;
+    assert_int_equal(overflow_cause(&facts), CAUSE_GRADIENTS);
+    facts.skips_in_a_row = 1;
+    facts.scale = 0.5f;
+    assert_int_equal(overflow_cause(&facts), CAUSE_GRADIENTS);
+    facts.scale = 256.0f;
+    facts.is_half = 0;
+    assert_int_equal(overflow_cause(&facts), CAUSE_GRADIENTS);
+}
+
+static void test_no_loss_scale_is_blamed_for_the_forward_pass(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    facts.kind = SURVEY_ACTIVATION;
+    facts.forward_finite = 0;
+    assert_int_equal(overflow_cause(&facts), CAUSE_FORWARD);
+    facts.has_place = 0; // of a batch that is gone
+    assert_int_equal(overflow_cause(&facts), CAUSE_FORWARD);
+}
+
+static void test_nan_without_inf_is_an_invalid_operation(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    facts.inf = 0;
+    facts.nan = 3;
+    assert_int_equal(overflow_cause(&facts), CAUSE_INVALID);
+    facts.kind = SURVEY_ACTIVATION;
+    facts.forward_finite = 0;
+    assert_int_equal(overflow_cause(&facts), CAUSE_INVALID);
+}
+
+static void test_what_no_tensor_shows_is_told_by_the_flags(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    facts.has_place = 0;
+    assert_int_equal(overflow_cause(&facts), CAUSE_ELSEWHERE);
+    facts.found_inf = 0;
+    assert_int_equal(overflow_cause(&facts), CAUSE_NORM);
+    facts.found_inf_unscaled = 1;
+    assert_int_equal(overflow_cause(&facts), CAUSE_UNSCALING);
+}
+
+static void test_each_cause_has_an_action_with_a_flag_of_its_network(void **state)
+{
+    (void)state;
+    static const enum overflow_cause with_flag[] = {
+        CAUSE_GRADIENTS, CAUSE_FORWARD, CAUSE_INVALID, CAUSE_UNSCALING, CAUSE_NORM};
+    struct overflow_facts facts = usual_facts();
+    char text[512];
+    for (size_t i = 0; i < sizeof with_flag / sizeof *with_flag; i++) {
+        assert_non_null(strstr(
+            overflow_advice(with_flag[i], &facts, "D", "", text, sizeof text), "--d-lr"));
+        assert_non_null(strstr(
+            overflow_advice(with_flag[i], &facts, "G", "", text, sizeof text), "--g-lr"));
+    }
+    overflow_advice(CAUSE_FORWARD, &facts, "D", "", text, sizeof text);
+    assert_non_null(strstr(text, "no loss scale can help"));
+    assert_non_null(strstr(text, "--precision bf16 or fp32"));
+    facts.is_half = 0; // which is already so
+    overflow_advice(CAUSE_FORWARD, &facts, "D", "", text, sizeof text);
+    assert_null(strstr(text, "--precision"));
+    overflow_advice(CAUSE_OUTLIER, &facts, "D", "a.png, b.png", text, sizeof text);
+    assert_non_null(strstr(text, "look at a.png, b.png"));
+    overflow_advice(CAUSE_OUTLIER, &facts, "D", "", text, sizeof text);
+    assert_non_null(strstr(text, "look at this batch"));
+}
+
+/* ---- in a trainer ---------------------------------------------------------------- */
+
+static void open_trainer(struct trainer *trainer, double g_scale, double d_scale,
+                         int steps_ahead)
+{
+    struct config config;
+    config_default(&config);
+    snprintf(config.data, sizeof config.data, "builtin:shapes");
+    config.resolution = 32;
+    config.g.width = config.d.width = 8;
+    config.latent = 16;
+    config.batch = 16;
+    config.threads = 1;
+    config.max_skips = 100;
+    config.g.init_scale = g_scale;
+    config.d.init_scale = d_scale;
+    assert_int_equal(trainer_create(trainer, &config), STATUS_OK);
+    assert_int_equal(trainer_start_data(trainer), STATUS_OK);
+    // A device that runs ahead cannot take a step again.
+    trainer->device->steps_ahead = steps_ahead;
+}
+
+static void step(struct trainer *trainer)
+{
+    train_step(trainer);
+    if (train_collect_all(trainer) != STATUS_OK)
+        fail_msg("%s", status_message());
+}
+
+static int same_bytes(const struct trainer *a, const struct trainer *b, int network)
+{
+    const struct net *x = &a->player[network].net, *y = &b->player[network].net;
+    return memcmp(x->params, y->params, x->param_elements * sizeof(float)) == 0 &&
+           memcmp(x->buffers, y->buffers, x->buffer_elements * sizeof(float)) == 0;
+}
+
+static void test_taking_a_step_again_leaves_weights_and_statistics_alone(void **state)
+{
+    (void)state;
+    struct trainer again, plain;
+    open_trainer(&again, 1e9, 1e10, 0);
+    open_trainer(&plain, 1e9, 1e10, 1);
+    for (int i = 0; i < 24; i++) {
+        step(&again);
+        step(&plain);
+        assert_int_equal(again.last.records[0].was_skipped,
+                         plain.last.records[0].was_skipped);
+        assert_int_equal(look_at_skip(&again, 0) != NULL,
+                         again.last.records[0].was_skipped);
+        assert_null(look_at_skip(&plain, 0));
+    }
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        assert_true(again.player[network].record.skipped > 5);
+        assert_true(again.player[network].record.adam_t > 0);
+        assert_true(same_bytes(&again, &plain, network));
+    }
+    trainer_release(&again);
+    trainer_release(&plain);
+}
+
+// True when one of D's two passes has its first inf or NaN where `told` has.
+static int is_first_of_a_pass(const struct trainer *trainer, const struct diagnosis *told)
+{
+    const struct look_view *view = look_at_skip(trainer, 0);
+    for (int pass = LOOK_D_REAL; pass <= LOOK_D_FAKE; pass++) {
+        struct nonfinite_place place;
+        if (survey_first_nonfinite(&trainer->look.survey[pass], view->stats[pass],
+                                   &place) &&
+            strcmp(place.layer, told->place.layer) == 0 && place.kind == told->facts.kind)
+            return 1;
+    }
+    return 0;
+}
+
+// What its weight gradients tell agrees with what the tensors themselves hold.
+static void test_a_device_that_runs_ahead_names_the_same_place(void **state)
+{
+    (void)state;
+    struct trainer again, plain;
+    int compared = 0;
+    open_trainer(&again, 64, 1e7, 0);
+    open_trainer(&plain, 64, 1e7, 1);
+    for (int i = 0; i < 20; i++) {
+        struct diagnosis exact, told;
+        step(&again);
+        step(&plain);
+        if (!again.last.records[0].was_skipped)
+            continue;
+        diagnose(&again, 0, 0, &exact);
+        diagnose(&plain, 0, 0, &told);
+        assert_true(exact.is_exact && exact.facts.has_place);
+        assert_true(!told.is_exact && told.facts.has_place);
+        assert_int_equal(exact.facts.forward_finite, 1);
+        assert_true(exact.facts.inf > 0);
+        if (!is_first_of_a_pass(&again, &told))
+            fail_msg("step %d: told %s %s, found %s %s", i + 1, told.place.layer,
+                     told.place.tensor, exact.place.layer, exact.place.tensor);
+        compared += 1;
+    }
+    assert_true(compared > 2);
+    trainer_release(&again);
+    trainer_release(&plain);
+}
+
+static void test_a_layer_with_huge_weights_is_named_in_the_forward_pass(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct diagnosis diagnosis;
+    open_trainer(&trainer, 64, 64, 0);
+    struct net *d = &trainer.player[NETWORK_D].net;
+    int param = 0;
+    while (strcmp(d->param[param].name, "conv3.weight") != 0)
+        param += 1;
+    for (size_t i = 0; i < tensor_elements(&d->param[param].shape); i++)
+        d->params[d->param[param].offset + i] = 3e4f;
+    net_params_changed(d);
+    step(&trainer);
+    assert_int_equal(trainer.last.records[0].was_skipped, 1);
+    diagnose(&trainer, 0, 0, &diagnosis);
+    assert_int_equal(diagnosis.facts.forward_finite, 0);
+    assert_string_equal(diagnosis.place.layer, "d.conv3");
+    assert_string_equal(diagnosis.place.tensor, "activation");
+    assert_string_equal(diagnosis.pass, "real");
+    assert_int_equal(diagnosis.cause, CAUSE_FORWARD);
+    trainer_release(&trainer);
+}
+
+static void test_the_images_of_a_skipped_step_are_those_that_d_saw(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    size_t images[64];
+    open_trainer(&trainer, 64, 64, 0);
+    for (int i = 0; i < 3; i++)
+        step(&trainer);
+    assert_int_equal(diagnosis_images(&trainer, 0, images, 64), 16);
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(images[i], batch_index(trainer.dataset, 0, (uint64_t)(32 + i)));
+    assert_int_equal(diagnosis_images(&trainer, 1, images, 64), 0); // G's: none
+    trainer_release(&trainer);
+}
+
+// An image whose bytes are fine cannot be huge, so the normalised batch is made so.
+static void test_a_pass_that_alone_overflows_is_told_from_the_other(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct diagnosis diagnosis;
+    open_trainer(&trainer, 64, 0x1p22, 0);
+    // Real logits far below 0 have a gradient of 1/16 each, fakes' far below have none.
+    struct net *d = &trainer.player[NETWORK_D].net;
+    const struct param *head = &d->param[d->param_count - 1];
+    for (size_t i = 0; i < tensor_elements(&head->shape); i++)
+        d->params[head->offset + i] = -0.5f;
+    net_params_changed(d);
+    step(&trainer);
+    assert_int_equal(trainer.last.records[0].was_skipped, 1);
+    diagnose(&trainer, 0, 10000, &diagnosis);
+    assert_string_equal(diagnosis.pass, "real");
+    assert_int_equal(diagnosis.facts.only_real, 1);
+    assert_int_equal(diagnosis.cause, CAUSE_OUTLIER);
+    trainer_release(&trainer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_overflow_after_a_growth_is_the_scales),
+        cmocka_unit_test(test_a_storm_from_a_high_first_scale_is_the_scales_too),
+        cmocka_unit_test(test_real_images_alone_at_a_tried_scale_are_outliers),
+        cmocka_unit_test(test_skips_that_go_on_at_a_low_scale_are_the_gradients),
+        cmocka_unit_test(test_no_loss_scale_is_blamed_for_the_forward_pass),
+        cmocka_unit_test(test_nan_without_inf_is_an_invalid_operation),
+        cmocka_unit_test(test_what_no_tensor_shows_is_told_by_the_flags),
+        cmocka_unit_test(test_each_cause_has_an_action_with_a_flag_of_its_network),
+        cmocka_unit_test(test_taking_a_step_again_leaves_weights_and_statistics_alone),
+        cmocka_unit_test(test_a_device_that_runs_ahead_names_the_same_place),
+        cmocka_unit_test(test_a_layer_with_huge_weights_is_named_in_the_forward_pass),
+        cmocka_unit_test(test_the_images_of_a_skipped_step_are_those_that_d_saw),
+        cmocka_unit_test(test_a_pass_that_alone_overflows_is_told_from_the_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,218 @@
+/* test_layers.c - the columns of the heat map, and the map. */
+#include "app/output/layers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/output/dashboard.h"
+#include "tests/support/support.h"
+
+static struct layer_column column_of(int64_t step, float headroom, float small)
+{
+    struct layer_column column;
+    layer_column_clear(&column, step, 0.064 * (double)step);
+    column.cell[LAYER_ACTIVATION_GRADIENTS][0] = (struct layer_cell){headroom, small, 0};
+    return column;
+}
+
+static void test_a_layer_has_one_row_in_the_order_of_first_sight(void **state)
+{
+    (void)state;
+    struct layers *layers = layers_create();
+    assert_int_equal(layers_row(layers, "g.conv1"), 0);
+    assert_int_equal(layers_row(layers, "d.conv1"), 1);
+    assert_int_equal(layers_row(layers, "g.conv1"), 0);
+    for (int i = 2; i < LAYERS_MAX; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "d.bn%d", i);
+        assert_int_equal(layers_row(layers, name), i);
+    }
+    assert_int_equal(layers_row(layers, "d.more"), -1);
+    layers_destroy(layers);
+}
+
+static void test_two_looks_at_one_step_are_one_column_of_the_worse_values(void **state)
+{
+    (void)state;
+    struct layers *layers = layers_create();
+    struct layers_view view = {0};
+    struct layer_column column = column_of(7, 9.0f, 0.1f);
+    layers_row(layers, "d.conv1");
+    layers_add(layers, &column);
+    column = column_of(7, 2.0f, 0.05f);
+    column.cell[LAYER_ACTIVATION_GRADIENTS][0].has_overflowed = 1;
+    layers_add(layers, &column);
+    layers_copy(layers, &view);
+    assert_int_equal(view.column_count, 1);
+    const struct layer_cell *cell = &view.columns[0].cell[LAYER_ACTIVATION_GRADIENTS][0];
+    assert_true(cell->headroom == 2.0f && cell->small == 0.1f);
+    assert_int_equal(cell->has_overflowed, 1);
+    assert_true(isnan(view.columns[0].cell[LAYER_ACTIVATIONS][0].headroom));
+    layers_view_release(&view);
+    layers_destroy(layers);
+}
+
+static void test_a_long_run_keeps_its_worst_moments(void **state)
+{
+    (void)state;
+    struct layers *layers = layers_create();
+    struct layers_view view = {0};
+    layers_row(layers, "d.conv1");
+    const int looks = 20 * LAYERS_LOOKS + 3;
+    for (int i = 1; i <= looks; i++) {
+        struct layer_column column = column_of(i, i == 100 ? -1.0f : 8.0f, 0.0f);
+        layers_add(layers, &column);
+    }
+    layers_copy(layers, &view);
+    assert_true(view.column_count > LAYERS_LOOKS / 2 - 2);
+    assert_true(view.column_count <= LAYERS_LOOKS);
+    int worst = 0;
+    for (int i = 0; i < view.column_count; i++) {
+        worst += view.columns[i].cell[LAYER_ACTIVATION_GRADIENTS][0].headroom == -1.0f;
+        assert_true(i == 0 || view.columns[i].step > view.columns[i - 1].step);
+    }
+    assert_int_equal(worst, 1);
+    assert_int_equal(view.columns[view.column_count - 1].step, looks);
+    layers_view_release(&view);
+    layers_destroy(layers);
+}
+
+static void test_a_resumed_run_recalls_its_looks(void **state)
+{
+    (void)state;
+    char path[600];
+    snprintf(path, sizeof path, "%s/stats.jsonl", make_folder("layers"));
+    FILE *file = fopen(path, "w");
+    fprintf(file, "{\"Progress/step\":{\"num\":1,\"mean\":3.0}}\n"
+                  "{\"reason\":\"grad-stats\",\"layers\":[{\"layer\":\"d.fc\",\"tensor\":"
+                  "\"weight gradient\",\"finite\":1.0,\"lost\":0.25,\"subnormal\":0.5,"
+                  "\"headroom\":3.5},{\"layer\":\"d.fc\",\"tensor\":\"activation\","
+                  "\"finite\":0.9,\"lost\":null,\"subnormal\":0.125,\"headroom\":null}],"
+                  "\"step\":4,\"kimg\":0.256}\n"
+                  "not JSON\n");
+    fclose(file);
+    struct layers *layers = layers_create();
+    struct layers_view view = {0};
+    layers_recall(layers, path);
+    layers_recall(layers, "/nowhere/stats.jsonl"); // changes nothing
+    layers_copy(layers, &view);
+    assert_int_equal(view.row_count, 1);
+    assert_string_equal(view.name[0], "d.fc");
+    assert_int_equal(view.column_count, 1);
+    assert_int_equal(view.columns[0].step, 4);
+    const struct layer_cell *cell = &view.columns[0].cell[LAYER_WEIGHT_GRADIENTS][0];
+    assert_true(cell->headroom == 3.5f && cell->small == 0.75f);
+    cell = &view.columns[0].cell[LAYER_ACTIVATIONS][0];
+    assert_true(isnan(cell->headroom) && cell->small == 0.125f);
+    assert_int_equal(cell->has_overflowed, 1);
+    layers_view_release(&view);
+    layers_destroy(layers);
+    *strrchr(path, '/') = '\0';
+    remove_folder(path);
+}
+
+/* ---- the map --------------------------------------------------------------------- */
+
+enum { WIDTH = 1280, HEIGHT = 720 };
+
+static long count_color(const uint32_t *pixels, uint32_t color)
+{
+    long count = 0;
+    for (int i = 0; i < WIDTH * HEIGHT; i++)
+        count += (pixels[i] & 0xffffff) == color;
+    return count;
+}
+
+// The dashboard's own example: two layers, two looks; an overflow where asked for.
+static uint32_t *draw(int has_columns, int has_overflow)
+{
+    struct layers *layers = layers_create();
+    struct layers_view view = {0};
+    layers_row(layers, "g.conv1");
+    layers_row(layers, "d.conv1");
+    for (int i = 1; has_columns && i <= 2; i++) {
+        struct layer_column column = column_of(i, 8.0f, 0.01f);
+        column.cell[LAYER_ACTIVATION_GRADIENTS][0].has_overflowed =
+            (uint8_t)(has_overflow && i == 2);
+        layers_add(layers, &column);
+    }
+    layers_copy(layers, &view);
+    struct dashboard dashboard = {
+        .layers = &view, .shows_layers = 1, .hover_x = -1, .hover_y = -1};
+    uint32_t *pixels = calloc(WIDTH * HEIGHT, sizeof *pixels);
+    dashboard_draw(&dashboard, pixels, WIDTH, HEIGHT, WIDTH * 4);
+    layers_view_release(&view);
+    layers_destroy(layers);
+    return pixels;
+}
+
+static void test_an_overflow_stands_out_in_the_map(void **state)
+{
+    (void)state;
+    uint32_t *quiet = draw(1, 0), *loud = draw(1, 1);
+    // The legend has a patch of that colour; a cell is many times as large.
+    long legend = count_color(quiet, 0xf2647a), both = count_color(loud, 0xf2647a);
+    assert_in_range(legend, 50, 400);
+    assert_true(both > legend + 800);
+    free(quiet);
+    free(loud);
+}
+
+static void test_the_window_has_room_for_the_map_at_any_size(void **state)
+{
+    (void)state;
+    struct layers *layers = layers_create();
+    struct layers_view view = {0};
+    for (int i = 0; i < LAYERS_MAX; i++) {
+        char name[LAYERS_NAME];
+        snprintf(name, sizeof name, "%c.convolution%d", i < 30 ? 'g' : 'd', i);
+        layers_row(layers, name);
+    }
+    for (int i = 0; i < LAYERS_LOOKS; i++) {
+        struct layer_column column = column_of(i, (float)i / 8.0f, 0.5f);
+        layers_add(layers, &column);
+    }
+    layers_copy(layers, &view);
+    struct dashboard dashboard = {.layers = &view, .shows_layers = 1};
+    static const int sizes[][2] = {{1, 1}, {320, 180}, {480, 900}, {3840, 2160}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int width = sizes[i][0], height = sizes[i][1];
+        size_t count = (size_t)width * (size_t)(height + 1);
+        uint32_t *pixels = malloc(count * sizeof *pixels);
+        for (size_t p = 0; p < count; p++)
+            pixels[p] = 0xdeadbeef;
+        dashboard_draw(&dashboard, pixels, width, height, width * 4);
+        for (size_t p = count - (size_t)width; p < count; p++)
+            assert_int_equal(pixels[p], 0xdeadbeef);
+        free(pixels);
+    }
+    layers_view_release(&view);
+    layers_destroy(layers);
+}
+
+static void test_without_a_look_the_map_says_how_to_get_one(void **state)
+{
+    (void)state;
+    uint32_t *nothing = draw(0, 0), *something = draw(1, 0);
+    assert_int_equal(count_color(nothing, 0xf2647a), 0);
+    assert_true(count_color(nothing, 0xe9ebef) > 50); // words
+    assert_true(memcmp(nothing, something, WIDTH * HEIGHT * sizeof *nothing) != 0);
+    free(nothing);
+    free(something);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_layer_has_one_row_in_the_order_of_first_sight),
+        cmocka_unit_test(test_two_looks_at_one_step_are_one_column_of_the_worse_values),
+        cmocka_unit_test(test_a_long_run_keeps_its_worst_moments),
+        cmocka_unit_test(test_a_resumed_run_recalls_its_looks),
+        cmocka_unit_test(test_an_overflow_stands_out_in_the_map),
+        cmocka_unit_test(test_the_window_has_room_for_the_map_at_any_size),
+        cmocka_unit_test(test_without_a_look_the_map_says_how_to_get_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
