@@ -49,7 +49,7 @@ static void describe_default(const struct setting *setting, char *text, size_t b
 {
     text[0] = '\0';
     if (setting->kind == SETTING_SWITCH)
-        snprintf(text, bytes, " [off]");
+        snprintf(text, bytes, setting->fallback[0] == '1' ? " [on]" : " [off]");
     else if (setting->fallback[0])
         snprintf(text, bytes, " [%s]", setting->fallback);
 }

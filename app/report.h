@@ -67,7 +67,8 @@ void report_step(struct report *report);
  *              Where rounding moved an activation over 0 the two differ besides
  *   subnormal  share of values that are subnormal in the tensor's own type
  *   headroom   log2(65504 / max); null where all is zero
- * Weight gradients are f32 sums of half products, those of D's fakes on top of its reals'. */
+ * Weight gradients are f32 sums of half products, those of D's fakes on top of its reals'.
+ * On a device that runs ahead, a skip has no activation gradients: they are gone by then. */
 void report_layers(struct report *report);
 /* Gives the heat map its rows, in the order of the line. */
 void report_name_layers(struct report *report);

@@ -94,44 +94,81 @@ static void add_to_column(struct report *report, struct layer_column *column,
     layer_cell_join(&column->cell[entry->kind][row], &cell);
 }
 
-static void add_pass(struct report *report, const struct look_view *view,
-                     enum look_pass pass, json_t *tensors, struct layer_column *column)
+/* A line of stats.jsonl that is being made, with its column of the heat map. */
+struct look_line {
+    const char *reason;
+    json_t *tensors;
+    struct layer_column column;
+};
+
+static double kimg_of(const struct report *report)
 {
-    const struct survey *survey = &report->trainer->look.survey[pass];
-    for (int i = 0; view->has[pass] && i < survey->count; i++) {
+    return (double)report->trainer->last_place.images / 1000.0;
+}
+
+static void begin_line(const struct report *report, struct look_line *line,
+                       const char *reason)
+{
+    line->reason = reason;
+    line->tensors = json_array();
+    layer_column_clear(&line->column, report->trainer->last_place.step, kimg_of(report));
+}
+
+// `twin` may be NULL.
+static void add_survey(struct report *report, struct look_line *line, enum look_pass pass,
+                       const struct survey *survey, const struct survey_stats *stats,
+                       const struct survey_stats *twin)
+{
+    for (int i = 0; i < survey->count; i++) {
         const struct survey_entry *entry = &survey->entry[i];
-        struct tensor_facts facts = facts_of(
-            entry, &view->stats[pass][i], view->twin[pass] ? &view->twin[pass][i] : NULL);
-        json_array_append_new(tensors, tensor_json(pass, entry, &facts));
+        struct tensor_facts facts = facts_of(entry, &stats[i], twin ? &twin[i] : NULL);
+        json_array_append_new(line->tensors, tensor_json(pass, entry, &facts));
         if (is_in_map(pass, entry))
-            add_to_column(report, column, entry, &facts);
+            add_to_column(report, &line->column, entry, &facts);
     }
+}
+
+static void end_line(struct report *report, struct look_line *line)
+{
+    const struct player *player = report->trainer->player;
+    layers_add(monitor_layers(report->monitor), &line->column);
+    json_t *json =
+        json_pack("{s:s, s:o, s:f, s:f, s:I, s:f, s:I}", "reason", line->reason, "layers",
+                  line->tensors, "scale_g", (double)player[NETWORK_G].record.scale_used,
+                  "scale_d", (double)player[NETWORK_D].record.scale_used, "step",
+                  (json_int_t)line->column.step, "kimg", line->column.kimg, "timestamp",
+                  (json_int_t)time(NULL));
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(json);
+    if (text)
+        run_folder_stats(report->folder, text);
+    free(text);
 }
 
 static void write_view(struct report *report, const struct look_view *view,
                        const char *reason)
 {
-    const struct results_place *place = &report->trainer->last_place;
-    double kimg = (double)place->images / 1000.0;
-    struct layer_column column;
-    layer_column_clear(&column, place->step, kimg);
-    json_t *tensors = json_array();
+    struct look_line line;
+    begin_line(report, &line, reason);
     for (int pass = 0; pass < LOOK_PASSES; pass++)
-        add_pass(report, view, (enum look_pass)pass, tensors, &column);
-    layers_add(monitor_layers(report->monitor), &column);
-    json_t *line = json_pack("{s:s, s:o}", "reason", reason, "layers", tensors);
-    for (int network = 0; network < NETWORK_COUNT; network++)
-        json_object_set_new(
-            line, network == NETWORK_G ? "scale_g" : "scale_d",
-            json_real((double)report->trainer->player[network].record.scale_used));
-    json_object_set_new(line, "step", json_integer(place->step));
-    json_object_set_new(line, "kimg", json_real(kimg));
-    json_object_set_new(line, "timestamp", json_integer((json_int_t)time(NULL)));
-    char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(line);
-    if (text)
-        run_folder_stats(report->folder, text);
-    free(text);
+        if (view->has[pass])
+            add_survey(report, &line, (enum look_pass)pass,
+                       &report->trainer->look.survey[pass], view->stats[pass],
+                       view->twin[pass]);
+    end_line(report, &line);
+}
+
+// Of a step that could not be taken again: what was left at its end.
+static void write_remains(struct report *report, int slot, const char *reason)
+{
+    const struct trainer *trainer = report->trainer;
+    int network = train_slot_network(trainer, slot);
+    struct look_line line;
+    begin_line(report, &line, reason);
+    add_survey(report, &line, network == NETWORK_G ? LOOK_G : LOOK_D_FAKE,
+               &trainer->survey[network],
+               trainer->last.stats + slot * trainer->results.stats_count, NULL);
+    end_line(report, &line);
 }
 
 static int is_looked_at(const struct survey *survey, const struct net *net, int row)
@@ -164,10 +201,14 @@ void report_layers(struct report *report)
     if (view)
         write_view(report, view, "grad-stats");
     for (int slot = 0; slot < trainer->results.record_count; slot++) {
+        int is_g = train_slot_network(trainer, slot) == NETWORK_G;
+        const char *reason = is_g ? "skip G" : "skip D";
         const struct look_view *skip = look_at_skip(trainer, slot);
-        if (skip && trainer->last.records[slot].was_skipped)
-            write_view(report, skip,
-                       train_slot_network(trainer, slot) == NETWORK_G ? "skip G"
-                                                                      : "skip D");
+        if (!trainer->last.records[slot].was_skipped)
+            continue;
+        if (skip)
+            write_view(report, skip, reason);
+        else
+            write_remains(report, slot, reason);
     }
 }

@@ -2,9 +2,10 @@
  * precision's range.
  *
  * Rows are layers, G's above D's; the three blocks side by side are activations, their
- * gradients, and weight gradients; a column is one look, the newest at the right. Both maps
- * go from dark (harmless) to bright (at the edge), so that they read without colour; what
- * has left the range is a colour of its own, and stands out by hue. */
+ * gradients, and weight gradients; a column is one look, the newest at the right. A layer
+ * that a look left out, such as G's where D overflowed, keeps its last colour. Both maps go
+ * from dark (harmless) to bright (at the edge), so that they read without colour; what has
+ * left the range has a hue of its own. */
 #include <math.h>
 #include <stdio.h>
 
@@ -120,11 +121,10 @@ static double block_x(const struct map *map, int tensor)
 static void draw_cell(const struct canvas *canvas, const struct map *map,
                       const struct layer_cell *cell, struct area area)
 {
-    const int is_unseen = isnan(cell->headroom) && !cell->has_overflowed;
-    const double value = map->kind == MAP_HEADROOM ? cell->headroom : cell->small;
+    const float value = map->kind == MAP_HEADROOM ? cell->headroom : cell->small;
     if (cell->has_overflowed && map->kind == MAP_HEADROOM)
         canvas_ink(canvas, INK_BAD, 1.0);
-    else if (is_unseen || isnan(value))
+    else if (isnan(value))
         return;
     else
         select_color(canvas, ramp(map->kind, part_of(map->kind, cell)));
@@ -132,18 +132,36 @@ static void draw_cell(const struct canvas *canvas, const struct map *map,
     cairo_fill(canvas->cairo);
 }
 
-static void draw_block(const struct canvas *canvas, const struct map *map, int tensor)
+static int is_seen(const struct layer_cell *cell)
+{
+    return cell->has_overflowed || !isnan(cell->headroom) || !isnan(cell->small);
+}
+
+static void draw_row(const struct canvas *canvas, const struct map *map, int tensor,
+                     int row)
 {
     const struct layers_view *layers = map->layers;
     const double width = map->block_width / layers->column_count;
-    const double gap = map->row_height > 6.0 ? 1.0 : 0.0;
+    const double height = map->row_height - (map->row_height > 6.0 ? 1.0 : 0.0);
+    const struct layer_cell *held = NULL;
+    for (int i = 0; i < layers->column_count; i++) {
+        const struct layer_cell *cell = &layers->columns[i].cell[tensor][row];
+        if (is_seen(cell) && !cell->has_overflowed)
+            held = cell;
+        const struct layer_cell *shown = is_seen(cell) ? cell : held;
+        if (shown)
+            draw_cell(canvas, map, shown,
+                      (struct area){block_x(map, tensor) + i * width, row_y(map, row),
+                                    width, height});
+    }
+}
+
+static void draw_block(const struct canvas *canvas, const struct map *map, int tensor)
+{
     cairo_save(canvas->cairo);
     cairo_set_antialias(canvas->cairo, CAIRO_ANTIALIAS_NONE);
-    for (int row = 0; row < layers->row_count; row++)
-        for (int i = 0; i < layers->column_count; i++)
-            draw_cell(canvas, map, &layers->columns[i].cell[tensor][row],
-                      (struct area){block_x(map, tensor) + i * width, row_y(map, row),
-                                    width, map->row_height - gap});
+    for (int row = 0; row < map->layers->row_count; row++)
+        draw_row(canvas, map, tensor, row);
     cairo_restore(canvas->cairo);
 }
 
@@ -190,8 +208,7 @@ static void draw_heads(const struct canvas *canvas, const struct map *map)
 /* The ramp with three marks, at the right of the title. */
 static void draw_bar(const struct canvas *canvas, const struct map *map)
 {
-    static const char *const marks[][3] = {{"16 or more", "8", "0"},
-                                           {"0.01 % or less", "1 %", "100 %"}};
+    static const char *const marks[][3] = {{"16+", "8", "0"}, {"0.01 %", "1 %", "100 %"}};
     const struct text_style style = {10.5, 0, INK_FAINT};
     const double width = fmin(BAR_WIDTH, map->panel.w * 0.25);
     const double right = map->panel.x + map->panel.w - PLOT_PADDING -
@@ -235,12 +252,11 @@ static void draw_kimg(const struct canvas *canvas, const struct map *map)
 
 static void draw_map(const struct canvas *canvas, const struct map *map, int has_kimg)
 {
-    plot_title(
-        canvas, map->panel,
-        map->kind == MAP_HEADROOM ? "Headroom" : "Lost to the small end",
-        map->kind == MAP_HEADROOM
-            ? "doublings between the largest magnitude and 65504, f16's last number"
-            : "share of values that are subnormal, or zero where f32 is not");
+    plot_title(canvas, map->panel,
+               map->kind == MAP_HEADROOM ? "Headroom" : "Lost to the small end",
+               map->kind == MAP_HEADROOM
+                   ? "doublings left before f16 ends at 65504"
+                   : "share of values that are subnormal, or zero where f32 is not");
     draw_bar(canvas, map);
     draw_heads(canvas, map);
     for (int tensor = 0; tensor < LAYER_TENSORS; tensor++) {

@@ -13,6 +13,8 @@
 #include "kernels/cuda/cuda_dense.h"
 #include "kernels/cuda/plan_cache.h"
 
+enum { BF16_NEEDED = 80 }; // compute capability, times ten
+
 struct conv_plan {
     struct conv_desc desc;
     struct shape x, y; // as stored
@@ -82,6 +84,18 @@ static enum status check_geometry(const struct conv_desc *d)
             "f16 or bf16 and write the same or f32",
             x, y, dtype_name(d->dtype), dtype_name(d->out_dtype));
     return STATUS_OK;
+}
+
+static enum status check_dtype(const struct device *device, enum dtype dtype)
+{
+    int has = cuda_backend(device)->compute_capability;
+    if (dtype != DTYPE_BF16 || has >= BF16_NEEDED)
+        return STATUS_OK;
+    return status_fail(STATUS_ENVIRONMENT,
+                       "%s: bf16 needs compute capability %d.%d or newer, this GPU has "
+                       "%d.%d; give --precision fp16 or fp32",
+                       device->name, BF16_NEEDED / 10, BF16_NEEDED % 10, has / 10,
+                       has % 10);
 }
 
 /* ---- setup: plans and memory ----------------------------------------------------- */
@@ -159,6 +173,7 @@ static enum status prepare(struct device *device, const struct conv_desc *desc,
 {
     *result = NULL;
     TRY(check_geometry(desc));
+    TRY(check_dtype(device, desc->dtype));
     struct conv_plan *plan = calloc(1, sizeof *plan);
     if (!plan)
         return status_fail(STATUS_FAILED, "no memory for the plan of a convolution");

@@ -51,6 +51,7 @@ static void test_help_names_every_setting_preset_and_default(void **state)
     assert_non_null(strstr(text, "--precision fp16|bf16|fp32"));
     assert_non_null(strstr(text, "--d-hysteresis-refill growth|step\n"));
     assert_null(strstr(text, "(null)"));
+    assert_non_null(strstr(text, "[on]")); // the step is recorded unless --no-graph
     free(text);
 }
 

@@ -402,6 +402,35 @@ static void test_a_forward_pass_out_of_range_says_that_no_scale_can_help(void **
     close_live(&live);
 }
 
+static void test_a_device_that_runs_ahead_tells_what_is_left_of_a_skip(void **state)
+{
+    (void)state;
+    struct live live;
+    open_live(&live);
+    live.trainer.device->steps_ahead = 1;
+    step_live(&live, 1);
+    json_t *looks = lines_of(live.folder.path, "stats.jsonl", "layers", NULL), *entry;
+    size_t i, counts[2] = {0, 0};
+    assert_int_equal(json_array_size(looks), 1);
+    json_t *look = json_array_get(looks, 0);
+    assert_string_equal(text_of(look, "reason"), "skip D");
+    json_array_foreach(json_object_get(look, "layers"), i, entry)
+    {
+        counts[0] += strcmp(text_of(entry, "tensor"), "activation") == 0;
+        counts[1] += strcmp(text_of(entry, "tensor"), "weight gradient") == 0;
+        if (strcmp(text_of(entry, "layer"), "d.conv1") == 0 &&
+            strcmp(text_of(entry, "tensor"), "weight gradient") == 0)
+            assert_true(number_of(entry, "finite") < 1.0);
+    }
+    assert_int_equal(counts[0] + counts[1], i);
+    assert_true(counts[0] > 0 && counts[1] > 0);
+    json_decref(looks);
+    json_t *skips = lines_of(live.folder.path, "events.jsonl", "event", "skip");
+    assert_true(json_is_false(json_object_get(json_array_get(skips, 0), "exact")));
+    json_decref(skips);
+    close_live(&live);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, enter, leave)
 
 int main(void)
@@ -418,6 +447,7 @@ int main(void)
         TEST(test_a_network_that_is_stuck_is_warned_of_once),
         TEST(test_an_oscillation_is_told_once_with_its_swings),
         TEST(test_one_overflow_per_growth_is_not_worth_a_word),
+        TEST(test_a_device_that_runs_ahead_tells_what_is_left_of_a_skip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

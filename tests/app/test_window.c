@@ -299,7 +299,7 @@ struct driver {
     struct screen *screen;
     struct worker *worker;
     int has_picture, is_paused, is_resumed, has_snapshot, has_export, ignores_escape;
-    int shows_saving, has_quit, is_closed;
+    int shows_layers, shows_curves, shows_saving, has_quit, is_closed;
 };
 
 static void *drive_keys(void *argument)
@@ -309,6 +309,10 @@ static void *drive_keys(void *argument)
     const unsigned long id = find_window();
     driver->has_picture = wait_for_color(driver->screen, COLOR_G, 200) &&
                           wait_for_color(driver->screen, COLOR_TRAINING, 20);
+    press(id, "l"); // no layer was looked at here, so nothing has G's colour
+    driver->shows_layers = wait_for_color(driver->screen, COLOR_G, 0);
+    press(id, "l");
+    driver->shows_curves = wait_for_color(driver->screen, COLOR_G, 200);
     press(id, "space");
     driver->is_paused = wait_for_bit(&worker->is_paused, 1);
     press(id, "space");
@@ -384,6 +388,8 @@ static void test_keys_reach_the_training_and_closing_leaves_it_running(void **st
     struct driver driver;
     run_driven(&screen, &worker, &driver, drive_keys);
     assert_true(driver.has_picture);
+    assert_true(driver.shows_layers);
+    assert_true(driver.shows_curves);
     assert_true(driver.is_paused);
     assert_true(driver.is_resumed);
     assert_true(driver.has_export);

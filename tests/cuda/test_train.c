@@ -306,6 +306,10 @@ static void test_what_is_missing_for_a_gpu_is_said_in_one_sentence(void **state)
     expect(3, "needs 13.0 or newer", "STANDIN_DRIVER=12040", "--device cuda:0");
     expect(3, "cuDNN 91000 was found, this program needs 91900",
            "STANDIN_CUDNN_VERSION=91000", "--device cuda:0");
+    expect(3, "has compute capability 7.0, this program needs 7.5",
+           "STANDIN_CAPABILITY=70", "--device cuda:0");
+    expect(3, "bf16 needs compute capability 8.0 or newer, this GPU has 7.5",
+           "STANDIN_CAPABILITY=75", "--device cuda:0 --precision bf16");
     expect(1, "MiB wanted, cuda:0 has", "STANDIN_MEMORY_MB=12", "--device cuda:0");
     expect(1, "give a smaller --batch", "STANDIN_MEMORY_MB=12", "--device cuda:0");
 }
