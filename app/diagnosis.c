@@ -23,7 +23,8 @@ enum overflow_cause overflow_cause(const struct overflow_facts *facts)
         return CAUSE_ELSEWHERE;
     int is_forward =
         !facts->forward_finite || (facts->has_place && facts->kind == SURVEY_ACTIVATION);
-    int is_invalid = facts->has_place && facts->nan > 0 && facts->inf == 0;
+    int is_invalid =
+        facts->has_place && facts->nan > 0 && facts->inf == 0 && !facts->may_hide_inf;
     if (is_first && facts->only_real && is_tried && !is_invalid)
         return CAUSE_OUTLIER;
     if (is_invalid)
@@ -195,6 +196,7 @@ static int find_in_survey(const struct trainer *trainer, int slot,
     if (is_norm(entry) || spoils_layers_below(survey, place->entry, stats)) {
         place->kind = diagnosis->facts.kind = SURVEY_ACTIVATION_GRADIENT;
         place->tensor = survey_kind_name(place->kind);
+        diagnosis->facts.may_hide_inf = 1;
     }
     return 1;
 }

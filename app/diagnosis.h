@@ -27,6 +27,7 @@ struct overflow_facts {
     enum survey_kind kind;
     uint64_t inf, nan;
     float max_finite;
+    int may_hide_inf; // told from what came after it: an inf may have become NaN there
     int forward_finite; // all logits were
     int only_real;      // it is in D's pass over real images, and not in that over fakes
     int is_half;        // f16: a range of 65504

@@ -91,6 +91,10 @@ static void test_nan_without_inf_is_an_invalid_operation(void **state)
     facts.inf = 0;
     facts.nan = 3;
     assert_int_equal(overflow_cause(&facts), CAUSE_INVALID);
+    // Where only the step's end is seen, inf - inf may have made it: an ordinary overflow.
+    facts.may_hide_inf = 1;
+    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
+    facts.may_hide_inf = 0;
     facts.kind = SURVEY_ACTIVATION;
     facts.forward_finite = 0;
     assert_int_equal(overflow_cause(&facts), CAUSE_INVALID);

@@ -153,6 +153,25 @@ static void test_an_infinity_between_replays_halves_one_scale_alone(void **state
                         "skip D 10 1024 512\nskip D 11 512 256\n");
 }
 
+static void test_layers_are_looked_at_without_changing_the_run(void **state)
+{
+    (void)state;
+    char looked[32], plain[32], text[4096], path[1200];
+    const char *run =
+        gpu_run("looked", "", STEPS_20 "--deterministic --preview off --grad-stats 4");
+    digest_of(run, looked);
+    snprintf(path, sizeof path, "%s/stats.jsonl", run);
+    run_command(text, sizeof text, "grep -c grad-stats '%s'", path);
+    assert_true(strtol(text, NULL, 10) >= 5);
+    // The first steps overflow at the usual start of the scale, and the log says no more
+    // than that.
+    run_command(text, sizeof text, "grep skipped '%s/log.txt'", run);
+    assert_non_null(strstr(text, "the scale was too high for this layer"));
+    assert_null(strstr(text, "division by zero"));
+    digest_of(gpu_run("unlooked", "", STEPS_20 "--deterministic --preview off"), plain);
+    assert_string_equal(looked, plain);
+}
+
 /* ---- two ranks ------------------------------------------------------------------- */
 
 #define TWO "STANDIN_DEVICES=2"
@@ -343,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_a_replayed_step_is_bit_for_bit_the_queued_one),
         cmocka_unit_test(test_a_resumed_run_is_the_run_never_stopped),
         cmocka_unit_test(test_an_infinity_between_replays_halves_one_scale_alone),
+        cmocka_unit_test(test_layers_are_looked_at_without_changing_the_run),
         cmocka_unit_test(test_two_ranks_with_synced_norm_are_one_rank),
         cmocka_unit_test(test_an_infinity_on_one_rank_makes_both_skip),
         cmocka_unit_test(test_a_step_is_one_replay_and_leaves_no_memory_behind),
