@@ -1,6 +1,7 @@
 /* cpu_conv.c - the three passes of a convolution as products of packed matrices. */
 #include <stdlib.h>
 
+#include "kernels/conv_check.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/product.h"
@@ -140,16 +141,6 @@ static void plan_wgrad(struct conv_plan *plan, const struct isa *isa)
     wgrad_plan(&plan->wgrad, isa);
 }
 
-static int geometry_fits(const struct conv_desc *d)
-{
-    int sizes_fit = d->x.n > 0 && d->x.h > 0 && d->x.w > 0 && d->x.c > 0 && d->y.c > 0 &&
-                    d->kernel > 0 && d->stride > 0 && d->pad >= 0;
-    return sizes_fit && d->y.n == d->x.n && d->x.h + 2 * d->pad >= d->kernel &&
-           d->x.w + 2 * d->pad >= d->kernel &&
-           d->y.h == (d->x.h + 2 * d->pad - d->kernel) / d->stride + 1 &&
-           d->y.w == (d->x.w + 2 * d->pad - d->kernel) / d->stride + 1;
-}
-
 static void cpu_release(struct device *device, struct conv_plan *plan)
 {
     (void)device;
@@ -195,13 +186,8 @@ static enum status cpu_prepare(struct device *device, const struct conv_desc *de
                                struct conv_plan **result)
 {
     const struct isa *isa = cpu_backend(device)->isa;
-    char x[SHAPE_TEXT], y[SHAPE_TEXT];
-    if (!geometry_fits(desc))
-        return status_fail(STATUS_FAILED,
-                           "convolution: x %s, kernel %d, stride %d, padding %d does not "
-                           "give y %s; check the sizes of the layers around it",
-                           shape_text(desc->x, x), desc->kernel, desc->stride, desc->pad,
-                           shape_text(desc->y, y));
+    char x[SHAPE_TEXT];
+    TRY(conv_check(desc));
     struct conv_plan *plan = calloc(1, sizeof *plan);
     size_t phases = (size_t)desc->stride * (size_t)desc->stride;
     if (plan) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/conv_check.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/conv_plans.h"
 #include "kernels/cuda/cuda_dense.h"
@@ -40,51 +41,7 @@ static struct shape stored(const struct device *device, struct shape shape)
     return shape;
 }
 
-/* ---- setup: the geometry --------------------------------------------------------- */
-
-static int is_float(enum dtype dtype)
-{
-    return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
-}
-
-static int output_size(const struct conv_desc *d, int size)
-{
-    int span = size + 2 * d->pad - d->kernel;
-    return span < 0 ? 0 : span / d->stride + 1;
-}
-
-static int sizes_are_positive(const struct conv_desc *d)
-{
-    return d->x.n > 0 && d->x.h > 0 && d->x.w > 0 && d->x.c > 0 && d->y.c > 0 &&
-           d->kernel > 0 && d->stride > 0 && d->pad >= 0;
-}
-
-static enum status check_geometry(const struct conv_desc *d)
-{
-    char x[SHAPE_TEXT], y[SHAPE_TEXT];
-    shape_text(d->x, x);
-    shape_text(d->y, y);
-    if (!sizes_are_positive(d))
-        return status_fail(
-            STATUS_FAILED,
-            "convolution of %s to %s: kernel %d, stride %d, padding %d; every "
-            "size must be 1 or more and the padding 0 or more",
-            x, y, d->kernel, d->stride, d->pad);
-    int p = output_size(d, d->x.h), q = output_size(d, d->x.w);
-    if (d->y.n != d->x.n || p != d->y.h || q != d->y.w || p < 1 || q < 1)
-        return status_fail(
-            STATUS_FAILED,
-            "convolution of %s to %s: kernel %d, stride %d, padding %d give "
-            "%dx%dx%dx%d; choose sizes that agree",
-            x, y, d->kernel, d->stride, d->pad, d->x.n, p, q, d->y.c);
-    if (!is_float(d->dtype) || (d->out_dtype != d->dtype && d->out_dtype != DTYPE_F32))
-        return status_fail(
-            STATUS_FAILED,
-            "convolution of %s to %s: reads %s and writes %s; it can read f32, "
-            "f16 or bf16 and write the same or f32",
-            x, y, dtype_name(d->dtype), dtype_name(d->out_dtype));
-    return STATUS_OK;
-}
+/* ---- setup: plans and memory ----------------------------------------------------- */
 
 static enum status check_dtype(const struct device *device, enum dtype dtype)
 {
@@ -97,8 +54,6 @@ static enum status check_dtype(const struct device *device, enum dtype dtype)
                        device->name, BF16_NEEDED / 10, BF16_NEEDED % 10, has / 10,
                        has % 10);
 }
-
-/* ---- setup: plans and memory ----------------------------------------------------- */
 
 static void release(struct device *device, struct conv_plan *plan)
 {
@@ -172,7 +127,7 @@ static enum status prepare(struct device *device, const struct conv_desc *desc,
                            struct conv_plan **result)
 {
     *result = NULL;
-    TRY(check_geometry(desc));
+    TRY(conv_check(desc));
     TRY(check_dtype(device, desc->dtype));
     struct conv_plan *plan = calloc(1, sizeof *plan);
     if (!plan)

@@ -1,0 +1,12 @@
+/* conv_check.h - whether the sizes of a convolution agree: asked by every backend's prepare().
+ */
+#ifndef KERNELS_CONV_CHECK_H
+#define KERNELS_CONV_CHECK_H
+
+#include "kernels/ops.h"
+
+/* STATUS_FAILED with the shapes where a size is not positive, where x, kernel, stride and
+ * padding do not give y, or where a dtype is not one that convolutions take. */
+enum status conv_check(const struct conv_desc *desc);
+
+#endif
