@@ -2,7 +2,7 @@
 """Keeps the results of tests/gpu/accept.sh as one JSON file.
 
     accept.py begin OUT ROOT              starts OUT/accept.json
-    accept.py stage OUT NAME RC SECONDS   adds a stage and what it left in OUT
+    accept.py stage OUT NAME RC MS        adds a stage and what it left in OUT
     accept.py trace RUN FILE --interval N checks a run's scales against the scaler's rule
     accept.py table OUT                   prints a summary
 """
@@ -15,7 +15,7 @@ import sys
 import time
 
 LISTS = {"ops": ("ops.jsonl", "ops-tf32.jsonl"), "bench": ("bench.jsonl",)}
-OBJECTS = {"build": ("device.json", "device"), "graph": ("graph.json", "graph"),
+OBJECTS = {"device": ("device.json", "device"), "graph": ("graph.json", "graph"),
            "scaler": ("trace.json", "scaler"), "parity": ("parity.json", "parity")}
 
 
@@ -29,6 +29,14 @@ def save(out, report):
     with open(path + ".new", "w") as file:
         json.dump(report, file, indent=1)
     os.replace(path + ".new", path)
+
+
+def parsed(text):
+    """None for what a stage that was cut short has left half written."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def said(command):
@@ -50,21 +58,21 @@ def begin(args):
 
 def stage(args):
     report = load(args.out)
-    report["stages"].append({"name": args.name, "rc": args.rc, "wall_s": round(args.seconds, 1),
+    report["stages"].append({"name": args.name, "rc": args.rc, "wall_s": round(args.ms / 1000, 1),
                              "skipped": args.rc == 77, "timed_out": args.rc in (124, 137)})
     rows = []
     for name in LISTS.get(args.name, ()):
         path = os.path.join(args.out, name)
         if os.path.exists(path):
             with open(path) as file:
-                rows += [dict(json.loads(line), file=name) for line in file if line.strip()]
+                rows += [dict(row, file=name) for row in map(parsed, file) if row]
     if rows:
         report[args.name] = rows
     name, key = OBJECTS.get(args.name, ("", ""))
     path = os.path.join(args.out, name)
     if name and os.path.exists(path):
         with open(path) as file:
-            report[key] = json.load(file)
+            report[key] = parsed(file.read())
     path = os.path.join(args.out, "sanitizer.txt")
     if args.name == "sanitizer" and os.path.exists(path):
         with open(path) as file:
@@ -130,7 +138,7 @@ def main():
     one.add_argument("out"), one.add_argument("root")
     one = commands.add_parser("stage")
     one.add_argument("out"), one.add_argument("name")
-    one.add_argument("rc", type=int), one.add_argument("seconds", type=float)
+    one.add_argument("rc", type=int), one.add_argument("ms", type=int)
     one = commands.add_parser("trace")
     one.add_argument("run"), one.add_argument("file")
     one.add_argument("--interval", type=int, required=True)

@@ -1,11 +1,13 @@
 #!/bin/bash
 # What only a GPU can show, in one command and at most ten minutes:
 #   bash tests/gpu/accept.sh OUTDIR
-# Stages, each under a limit of its own: env, build, ops, graph, scaler, parity, sanitizer, bench.
+# Stages, each under a limit of its own: env, build, device, ops, graph, scaler, parity,
+# sanitizer, bench.
 # OUTDIR/accept.json is written anew after every stage, so that a run that is cut short still
 # tells what it saw; OUTDIR/<stage>.log has each stage's output. Exits 1 when a stage other than
 # bench failed. Needs nvcc, cuDNN, cmake, python3; torch only for comparisons, which are then
-# named as skipped.
+# named as skipped. To try the script itself where there is no card: ACCEPT_PATIENCE multiplies
+# the limits, ACCEPT_SETTINGS is added to the settings of every short run.
 set -uo pipefail
 
 out=${1:?usage: accept.sh OUTDIR}
@@ -21,15 +23,15 @@ failed=0
 # stage NAME SECONDS FUNCTION: runs it, keeps its result. Exit code 77 of a stage is "skipped".
 stage()
 {
-    local name=$1 limit=$2 started rc
-    started=$(date +%s.%N)
+    local name=$1 limit=$(($2 * ${ACCEPT_PATIENCE:-1})) started rc
+    started=$(date +%s%N)
     echo "== $name"
-    timeout --kill-after=5 "$limit" bash -c "set -euo pipefail; $(declare -f "$3"); \
+    timeout --kill-after=5 "$limit" bash -c "set -euo pipefail; $(declare -f short_run "$3"); \
         out='$out' root='$root' build='$build' device='$device'; $3" >"$out/$name.log" 2>&1
     rc=$?
     tail -n 6 "$out/$name.log"
     python3 "$root/tests/gpu/accept.py" stage "$out" "$name" "$rc" \
-        "$(echo "$(date +%s.%N) - $started" | bc 2>/dev/null || echo 0)"
+        "$((($(date +%s%N) - started) / 1000000))"
     [ $rc -eq 0 ] || [ $rc -eq 77 ] || [ "$name" = bench ] || failed=1
 }
 
@@ -51,6 +53,11 @@ build_all()
         --target twinscale twinscale_cuda check_ops describe_device bench_step
     ldd "$build/twinscale_cuda.so" | grep -E 'cud|cublas'
     "$build/twinscale" info --devices
+}
+
+# What cuDNN knows of this card: tests/cuda/devices/ wants one file for each kind.
+describe()
+{
     "$build/tests/gpu/describe_device" >"$out/device.json"
     cat "$out/device.json"
 }
@@ -67,13 +74,12 @@ short_run()
     folder=$1
     shift
     "$build/twinscale" train builtin:fashion --preset fmnist-quick --device "$device" \
-        --preview off --kimg 3.2 --out "$folder" "$@" >&2
+        --preview off --kimg 3.2 --out "$folder" ${ACCEPT_SETTINGS:-} "$@" >&2
     "$build/twinscale" info "$folder"/*/ | sed -n 's/^.*digest[^0-9a-f]*\([0-9a-f]*\).*$/\1/p'
 }
 
 graph()
 {
-    eval "$(declare -f short_run)"
     work=$(mktemp -d)
     replayed=$(short_run "$work/a" --deterministic)
     again=$(short_run "$work/b" --deterministic)
@@ -89,7 +95,7 @@ scaler()
     work=$(mktemp -d)
     "$build/twinscale" train builtin:fashion --preset fmnist-quick --device "$device" \
         --preview off --kimg 12.8 --out "$work" --d-growth-interval 20 --g-growth-interval 20 \
-        --inject d:50-52:inf
+        --inject d:50-52:inf ${ACCEPT_SETTINGS:-}
     python3 "$root/tests/gpu/accept.py" trace "$work"/*/ "$out/trace.json" --interval 20
     rm -r "$work"
 }
@@ -126,6 +132,7 @@ bench()
 rm -f "$out/sanitizer.txt"
 stage env 15 environment
 stage build 120 build_all
+stage device 15 describe
 stage ops 75 ops
 stage graph 30 graph
 stage scaler 30 scaler
