@@ -169,6 +169,7 @@ static enum status read_state(const struct checkpoint *checkpoint,
         status = checkpoint_scaler_from_json(fake, checkpoint->path, &facts->fake_scaler);
     if (status == STATUS_OK) {
         facts->step = step;
+        facts->rollbacks = (int)json_integer_value(json_object_get(state, "rollbacks"));
         facts->images = images;
     }
     json_decref(state);
@@ -309,8 +310,10 @@ enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer 
     for (int network = 0; network < NETWORK_COUNT; network++)
         net_params_changed(&trainer->player[network].net);
     TRY(load_scalers(checkpoint, trainer, &facts));
-    trainer->progress = (struct progress){
-        .step = facts.step, .images = facts.images, .elapsed_sec = facts.elapsed_sec};
+    trainer->progress = (struct progress){.step = facts.step,
+                                          .images = facts.images,
+                                          .elapsed_sec = facts.elapsed_sec,
+                                          .rollbacks = facts.rollbacks};
     uint64_t draw = (uint64_t)(facts.images / trainer->config.batch);
     trainer->device->ops->memory.upload(trainer->device, trainer->feed.draw, &draw,
                                         sizeof draw);

@@ -29,6 +29,7 @@ enum status checkpoint_config(const struct checkpoint *checkpoint, struct config
 struct checkpoint_facts {
     int64_t step, images;
     double elapsed_sec;
+    int rollbacks;
     struct grad_scaler_saved scaler[NETWORK_COUNT];
     struct grad_scaler_saved fake_scaler; // of D's loss on fakes, where has_fake_scaler
     int has_fake_scaler;

@@ -91,6 +91,10 @@ char *checkpoint_state_json(const struct trainer *trainer)
         json_pack("{s:I, s:I, s:o, s:o}", "step", (json_int_t)trainer->progress.step,
                   "images", (json_int_t)trainer->progress.images, "scaler_g",
                   scaler_json(&g), "scaler_d", scaler_json(&d));
+    // Only where there were some: elsewhere a snapshot is what it was before.
+    if (trainer->progress.rollbacks)
+        CHECK(json_object_set_new(state, "rollbacks",
+                                  json_integer(trainer->progress.rollbacks)) == 0);
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS) {
         struct grad_scaler_saved fake = grad_scaler_save(&trainer->topology.fake);
         CHECK(json_object_set_new(state, "scaler_d_fake", scaler_json(&fake)) == 0);

@@ -36,6 +36,13 @@ enum scaler_choice {
     SCALER_OFF
 };
 
+/* What a run does when one network skips on and on (app/storm.h). */
+enum storm_choice {
+    STORM_STOP,     // ends with a post-mortem and exit code 5
+    STORM_ROLLBACK, // returns to the last good snapshot
+    STORM_WARN      // says so and goes on
+};
+
 /* What one network owns. */
 struct network_config {
     int width;
@@ -90,11 +97,13 @@ struct config {
     double label_smoothing;      // D's real target is 1 - this
     double ema_kimg;             // half-life; 0 = no averaging
     double ema_rampup;
-    int scaler;      // enum scaler_choice
-    int skip;        // enum skip_rule of scaler/topology.h
-    int max_skips;   // skips in a row of one network that end the run (exit 5)
-    int grad_stats;  // steps between two statistics of all layers; 0 = only at overflows
-    char inject[64]; // plant a fault: "d:10-40:inf" (net, steps, inf|nan); "" none
+    int scaler;            // enum scaler_choice
+    int skip;              // enum skip_rule of scaler/topology.h
+    int max_skips;         // skips in a row of one network that are an overflow storm
+    int on_overflow_storm; // enum storm_choice
+    int max_rollbacks;     // of the whole run; then it is given up
+    int grad_stats;   // steps between two statistics of all layers; 0 = only at overflows
+    char inject[256]; // faults to plant: "d:10-40:inf,g:5:nan-forward"; "" none
     struct network_config g, d;
 };
 
@@ -119,14 +128,23 @@ enum status config_set(struct config *config, const char *name, const char *valu
  * config_check() comes after. */
 enum status config_parse(struct config *config, int argc, char **argv, int *wants_help);
 
-/* A fault to plant, as `inject` writes it: network, steps, value. */
+/* A fault to plant, as `inject` writes it: network, steps, kind. */
+enum fault_kind {
+    FAULT_INF, // in a weight gradient
+    FAULT_NAN,
+    FAULT_NAN_FORWARD,     // in an activation
+    FAULT_HUGE_ACTIVATION, // one near the largest f16
+    FAULT_BAD_WEIGHT       // an inf
+};
 struct planted_fault {
     int is_in_d;         // else in the generator
     int64_t first, last; // the first step is 1; last is INT64_MAX for "d:10-:nan"
-    int is_nan;          // else inf
+    enum fault_kind kind;
 };
-/* False if `text` is not of the form "d:10-40:inf", "g:5:nan" or "d:10-:nan". */
-int config_read_fault(const char *text, struct planted_fault *fault);
+/* Reads "d:10-40:inf", or several such with commas between: their number, or 0 if one of
+ * them is not of that form or there are more than FAULTS_MAX. config_faults.c */
+#define FAULTS_MAX 8
+int config_read_faults(const char *text, struct planted_fault faults[FAULTS_MAX]);
 
 /* How a network's loss scale behaves; `enabled` is the caller's to set. */
 struct grad_scaler_config config_scaler(const struct config *config,

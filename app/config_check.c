@@ -1,5 +1,5 @@
 /* config_check.c - rules between settings, and what --resume may change. */
-#include <inttypes.h>
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,54 +7,32 @@
 #include "app/number.h"
 #include "scaler/grad_scaler.h"
 
-/* ---- a fault to plant ------------------------------------------------------------ */
-
-/* Reads digits at *text and moves it past them. */
-static int read_step(const char **text, int64_t *step)
-{
-    char digits[20];
-    size_t length = strspn(*text, "0123456789");
-    if (length == 0 || length >= sizeof digits)
-        return 0;
-    memcpy(digits, *text, length);
-    digits[length] = '\0';
-    *text += length;
-    return number_read_whole(digits, step) == NUMBER_OK;
-}
-
-int config_read_fault(const char *text, struct planted_fault *fault)
-{
-    if ((text[0] != 'g' && text[0] != 'd') || text[1] != ':')
-        return 0;
-    fault->is_in_d = text[0] == 'd';
-    text += 2;
-    if (!read_step(&text, &fault->first))
-        return 0;
-    fault->last = fault->first;
-    if (*text == '-') {
-        text++;
-        fault->last = INT64_MAX;
-        if (*text != ':' && !read_step(&text, &fault->last))
-            return 0;
-    }
-    fault->is_nan = strcmp(text, ":nan") == 0;
-    return (fault->is_nan || strcmp(text, ":inf") == 0) && fault->first >= 1 &&
-           fault->last >= fault->first;
-}
+/* ---- rules between settings ------------------------------------------------------ */
 
 static enum status check_inject(const struct config *config)
 {
-    struct planted_fault fault;
-    if (!config->inject[0] || config_read_fault(config->inject, &fault))
+    struct planted_fault faults[FAULTS_MAX];
+    if (!config->inject[0] || config_read_faults(config->inject, faults) > 0)
         return STATUS_OK;
     return status_fail(
         STATUS_USAGE,
-        "--inject: \"%s\" is not a fault; give network, steps (the first is "
-        "1) and value, such as d:10-40:inf, g:5:nan or d:10-:nan",
-        config->inject);
+        "--inject: \"%s\" is not a fault; give network, steps (the first is 1) and one "
+        "of "
+        "inf, nan, nan-forward, huge-activation and bad-weight, such as d:10-40:inf or "
+        "d:10-:nan; at most %d with commas between",
+        config->inject, FAULTS_MAX);
 }
 
-/* ---- rules between settings ------------------------------------------------------ */
+// Ranks would have to go back together.
+static enum status check_storm(const struct config *config)
+{
+    if (config->on_overflow_storm != STORM_ROLLBACK || config->gpus == 1)
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "--on-overflow-storm: rollback is for one GPU, and --gpus is %d; "
+                       "give stop or warn, or --gpus 1",
+                       config->gpus);
+}
 
 static enum status check_data(const struct config *config)
 {
@@ -143,12 +121,14 @@ static enum status check_names(const struct config *config)
 struct grad_scaler_config config_scaler(const struct config *config,
                                         const struct network_config *network)
 {
+    // Where no minimum is asked for it is the smallest scale that can be divided by.
+    double min_scale = network->min_scale > 0.0 ? network->min_scale : (double)FLT_MIN;
     return (struct grad_scaler_config){.init_scale = network->init_scale,
                                        .growth_factor = network->growth_factor,
                                        .backoff_factor = network->backoff_factor,
                                        .growth_interval = network->growth_interval,
                                        .is_static = config->scaler == SCALER_STATIC,
-                                       .min_scale = network->min_scale,
+                                       .min_scale = min_scale,
                                        .max_scale = network->max_scale,
                                        .hysteresis = network->hysteresis,
                                        .hysteresis_refill = network->hysteresis_refill,
@@ -221,6 +201,7 @@ enum status config_check(const struct config *config)
     TRY(check_scaler(config, &config->g, "g"));
     TRY(check_scaler(config, &config->d, "d"));
     TRY(check_shared(config));
+    TRY(check_storm(config));
     return check_inject(config);
 }
 

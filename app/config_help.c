@@ -163,6 +163,8 @@ static void print_surroundings(FILE *stream)
     print_entry(stream, "stats.jsonl",
                 "a JSON object per tick; events.jsonl tells of skips, "
                 "log.txt is what the terminal showed");
+    print_entry(stream, "post-mortem/",
+                "after an overflow storm: reason, settings, last batch, layers, events");
     print_entry(stream, "options.json", "all settings; good as a --preset again");
 }
 

@@ -190,15 +190,26 @@ const struct setting settings[] = {
      "own: an overflow skips a step of its own network only. both: one in D also holds "
      "back G's step of that iteration, and one in G the next step of D"},
     {"max_skips", INT(max_skips), RANGE(1, 100), "25", "N", GROUP_SCALER, RESUME_FREE,
-     "steps in a row that one network may skip; then the run ends with exit code 5"},
+     "steps in a row that one network may skip; so many are an overflow storm, and so is "
+     "an overflow at min-scale"},
+    {"on_overflow_storm", CHOICE(on_overflow_storm), CHOICES("stop|rollback|warn"),
+     "stop", NULL, GROUP_SCALER, RESUME_FREE,
+     "stop: leaves post-mortem/ in the run folder and ends with exit code 5. rollback: "
+     "goes on from the last good snapshot with half the scale and another order of "
+     "images and latents. warn: says so once and goes on"},
+    {"max_rollbacks", INT(max_rollbacks), RANGE(0, 100), "3", "N", GROUP_SCALER,
+     RESUME_FREE, "rollbacks of a run; at the next storm it stops"},
     {"grad_stats", INT(grad_stats), RANGE(0, 1e6), "0", "STEPS", GROUP_SCALER,
      RESUME_FREE,
      "between two statistics of every layer's activations and gradients, in stats.jsonl, "
      "stats.png and the window; in half precision each also takes the step in f32, to "
      "tell which zeros are real. 0: only where a step overflows"},
-    {"inject", TEXT(inject), ANY, "", "FAULT", GROUP_SCALER, RESUME_FREE,
-     "plants a fault to watch the scaler: d:10-20:inf spoils D's gradients in steps 10 "
-     "to 20; also g, nan, one step (g:5:nan), no end (d:10-:nan)"},
+    {"inject", TEXT(inject), ANY, "", "FAULTS", GROUP_SCALER, RESUME_FREE,
+     "plants faults to watch what they do: d:10-20:inf spoils D's gradients in steps 10 "
+     "to 20; also g, one step (g:5:nan), no end (d:10-:nan), several with commas. inf, "
+     "nan: in a weight gradient. nan-forward, huge-activation (60000): in the network's "
+     "output. bad-weight: inf in a weight. After a rollback only those without an end "
+     "are planted again"},
     NETWORK(g),
     NETWORK(d),
 };

@@ -242,7 +242,7 @@ size_t diagnosis_images(const struct trainer *trainer, int slot, size_t *images,
     int64_t first = trainer->last_place.images - config_step_images(config) +
                     (int64_t)slot * per_turn;
     size_t count = (size_t)per_turn < room ? (size_t)per_turn : room;
-    batch_indices(trainer->dataset, (uint64_t)config->seed, (uint64_t)first, count,
+    batch_indices(trainer->dataset, trainer_stream_seed(trainer), (uint64_t)first, count,
                   images);
     return (size_t)per_turn;
 }

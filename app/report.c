@@ -298,6 +298,17 @@ void report_tick(struct report *report)
     report->images_at_tick = report->trainer->progress.images;
 }
 
+void report_rewind(struct report *report, int64_t images)
+{
+    const struct trainer *trainer = report->trainer;
+    int told = report->watch.found;
+    history_rewind(monitor_history(report->monitor), trainer->progress.step);
+    report_watch_open(report);
+    report->watch.found = told;
+    memset(report->good_steps, 0, sizeof report->good_steps);
+    report->images_at_tick += trainer->progress.images - images;
+}
+
 void report_end(struct report *report, const char *state, const char *reason)
 {
     if (reason[0])

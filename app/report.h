@@ -84,6 +84,10 @@ int report_draws_preview(struct report *report);
  * as things stand. */
 void report_write_pictures(struct report *report);
 
+/* After a rollback from `images`: the curves end where the run is now, what is told of a
+ * scale's behaviour begins anew, and no image is counted twice. */
+void report_rewind(struct report *report, int64_t images);
+
 /* Closes the tick: line, stats.jsonl, scales.png, preview.png. */
 void report_tick(struct report *report);
 

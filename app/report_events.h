@@ -17,6 +17,10 @@
  * skip of D has "loss" (which overflowed: real, fakes, both), "fake_scale_before" and
  * "fake_scale_after", and a growth of that scale has these alone.
  *
+ * "storm" has "net", "action" (stop, rollback, warn), "skips" in a row, "at_floor", "scale"
+ * and "reason"; "rollback" has "net", "number", "of", "from_step", "snapshot" and "scale",
+ * and is as of the step that it went back to.
+ *
  * Told once: "oscillation" with "net" and "swings" ("at", "scale", "place" of each), and
  * "drift" with "kind" (stuck, skips, scales) and "reason". */
 #ifndef APP_REPORT_EVENTS_H
@@ -30,6 +34,10 @@
  * trainer->last.records[slot]. `place` receives where it overflowed ("d.conv3: weight
  * gradient"), or "". */
 void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLACE]);
+
+/* What the tensors of a skipped optimizer step held, as "layers" of report_layers(): where
+ * the step was not taken again, activations and weight gradients, with an empty pass. */
+json_t *report_layers_of_skip(const struct report *report, int slot);
 
 /* Writes an event as of the step that was just taken; takes the object. */
 void event_write(struct report *report, json_t *event);

@@ -79,7 +79,7 @@ static int is_in_map(enum look_pass pass, const struct survey_entry *entry)
     return (pass == LOOK_G) == (entry->net->name[0] == 'g');
 }
 
-static void add_to_column(struct report *report, struct layer_column *column,
+static void add_to_column(const struct report *report, struct layer_column *column,
                           const struct survey_entry *entry,
                           const struct tensor_facts *facts)
 {
@@ -114,18 +114,40 @@ static void begin_line(const struct report *report, struct look_line *line,
     layer_column_clear(&line->column, report->trainer->last_place.step, kimg_of(report));
 }
 
-// `twin` may be NULL.
-static void add_survey(struct report *report, struct look_line *line, enum look_pass pass,
-                       const struct survey *survey, const struct survey_stats *stats,
-                       const struct survey_stats *twin)
+// `twin` may be NULL; and `column`, of the heat map.
+static void add_tensors(const struct report *report, json_t *tensors,
+                        struct layer_column *column, enum look_pass pass,
+                        const struct survey *survey, const struct survey_stats *stats,
+                        const struct survey_stats *twin)
 {
     for (int i = 0; i < survey->count; i++) {
         const struct survey_entry *entry = &survey->entry[i];
         struct tensor_facts facts = facts_of(entry, &stats[i], twin ? &twin[i] : NULL);
-        json_array_append_new(line->tensors, tensor_json(pass, entry, &facts));
-        if (is_in_map(pass, entry))
-            add_to_column(report, &line->column, entry, &facts);
+        json_array_append_new(tensors, tensor_json(pass, entry, &facts));
+        if (column && is_in_map(pass, entry))
+            add_to_column(report, column, entry, &facts);
     }
+}
+
+static void add_view(const struct report *report, json_t *tensors,
+                     struct layer_column *column, const struct look_view *view)
+{
+    for (int pass = 0; pass < LOOK_PASSES; pass++)
+        if (view->has[pass])
+            add_tensors(report, tensors, column, (enum look_pass)pass,
+                        &report->trainer->look.survey[pass], view->stats[pass],
+                        view->twin[pass]);
+}
+
+// Of a step that could not be taken again: what was left at its end.
+static void add_remains(const struct report *report, json_t *tensors,
+                        struct layer_column *column, int slot)
+{
+    const struct trainer *trainer = report->trainer;
+    int network = train_slot_network(trainer, slot);
+    add_tensors(report, tensors, column, network == NETWORK_G ? LOOK_G : LOOK_D_FAKE,
+                &trainer->survey[network],
+                trainer->last.stats + slot * trainer->results.stats_count, NULL);
 }
 
 static void end_line(struct report *report, struct look_line *line)
@@ -150,25 +172,27 @@ static void write_view(struct report *report, const struct look_view *view,
 {
     struct look_line line;
     begin_line(report, &line, reason);
-    for (int pass = 0; pass < LOOK_PASSES; pass++)
-        if (view->has[pass])
-            add_survey(report, &line, (enum look_pass)pass,
-                       &report->trainer->look.survey[pass], view->stats[pass],
-                       view->twin[pass]);
+    add_view(report, line.tensors, &line.column, view);
     end_line(report, &line);
 }
 
-// Of a step that could not be taken again: what was left at its end.
 static void write_remains(struct report *report, int slot, const char *reason)
 {
-    const struct trainer *trainer = report->trainer;
-    int network = train_slot_network(trainer, slot);
     struct look_line line;
     begin_line(report, &line, reason);
-    add_survey(report, &line, network == NETWORK_G ? LOOK_G : LOOK_D_FAKE,
-               &trainer->survey[network],
-               trainer->last.stats + slot * trainer->results.stats_count, NULL);
+    add_remains(report, line.tensors, &line.column, slot);
     end_line(report, &line);
+}
+
+json_t *report_layers_of_skip(const struct report *report, int slot)
+{
+    const struct look_view *view = look_at_skip(report->trainer, slot);
+    json_t *tensors = json_array();
+    if (view)
+        add_view(report, tensors, NULL, view);
+    else
+        add_remains(report, tensors, NULL, slot);
+    return tensors;
 }
 
 static int is_looked_at(const struct survey *survey, const struct net *net, int row)

@@ -36,6 +36,7 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
     run_folder_set_aside(&run->folder, (double)facts->images / 1000.0);
     run->is_resumed = 1;
     snprintf(run->last_snapshot, sizeof run->last_snapshot, "%s", path);
+    snprintf(run->good_snapshot, sizeof run->good_snapshot, "%s", path);
     run->saved_at = facts->images;
     return run_train(run);
 }

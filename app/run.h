@@ -25,8 +25,11 @@ struct run {
     struct report report;
     char last_snapshot[1024]; // "" before the first
     char last_grid[1024];
-    int64_t saved_at; // images at the last snapshot, -1 before
-    int save_failed;  // the newest attempt did
+    char good_snapshot[1024];    // the last one from outside of an overflow storm
+    int in_storm[NETWORK_COUNT]; // which has been told
+    int64_t saved_at;            // images at the last snapshot, -1 before
+    int save_failed;             // the newest attempt did
+    enum status save_status;     // of that attempt
     int is_paused, is_resumed;
     char changes[2048]; // settings that a resume changed; "" for none
     enum status status;

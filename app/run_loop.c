@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "app/checkpoint.h"
+#include "app/guard.h"
 #include "app/run.h"
 #include "app/train.h"
 
@@ -39,11 +40,13 @@ static enum status save(struct run *run, double kimg)
                     kimg_name(kimg, name, sizeof name));
     enum status status = checkpoint_save(trainer, path);
     run->save_failed = status != STATUS_OK;
+    run->save_status = status;
     if (status == STATUS_OK) {
         snprintf(run->last_snapshot, sizeof run->last_snapshot, "%s", path);
         run->saved_at = trainer->progress.images;
         run_folder_log(&run->folder, "saved %s", path);
-        run_folder_prune(&run->folder, run->config.keep, path);
+        guard_saved(run);
+        run_folder_prune(&run->folder, run->config.keep, run->good_snapshot);
     }
     report_state(&run->report, resting_state(run));
     return status;
@@ -118,8 +121,13 @@ static enum status collect(struct run *run, int left)
 {
     while (train_pending(&run->trainer) > left) {
         enum status status = train_collect(&run->trainer);
-        if (status == STATUS_OK || status == STATUS_DIVERGED) // both have taken the step
+        if (status == STATUS_OK ||
+            status == STATUS_DIVERGED) { // both have taken the step
             report_step(&run->report);
+            guard_warn(run);
+        }
+        if (status == STATUS_DIVERGED)
+            status = guard_storm(run);
         TRY(status);
     }
     return STATUS_OK;
@@ -161,7 +169,10 @@ static enum status one_step(struct run *run)
     int has_fakes = crosses(before, now, config->img_snap, &fakes);
     int has_snap = crosses(before, now, config->snap, &snap);
     int has_mark = has_tick || has_fakes || has_snap || is_done(run);
+    int rollbacks = trainer->progress.rollbacks;
     TRY(collect(run, has_mark ? 0 : trainer->device->steps_ahead));
+    if (rollbacks != trainer->progress.rollbacks)
+        return STATUS_OK; // no mark was reached after all
     double trained = now_seconds();
     trainer->progress.elapsed_sec += trained - started;
     if (has_tick)
@@ -219,7 +230,7 @@ void run_loop(struct run *run)
     run->status = group_blame(run->group, loop(run, &end));
     if (run->status == STATUS_OK && run->save_failed)
         run->status =
-            status_fail(STATUS_FAILED,
+            status_fail(run->save_status,
                         "the last snapshot could not be written (see above); the "
                         "newest good one is %s",
                         run->last_snapshot);

@@ -24,6 +24,7 @@
 
 #include "app/feed.h"
 #include "app/inject.h"
+#include "app/storm.h"
 
 // Runs D on `input` and leaves dL/dlogit, times the scale, where its backward pass starts.
 // `batches` make the optimizer step that this is for.
@@ -34,6 +35,7 @@ static void judge(struct trainer *trainer, const struct tensor *input, float tar
     struct net *d = &trainer->player[NETWORK_D].net;
     d->input.data = input->data;
     net_forward(d, NET_TRAIN);
+    inject_activation(trainer, NETWORK_D);
     ops->loss.bce_logits(trainer->device, net_output(d), target,
                          1.0f / (float)(trainer->device->world * batches),
                          topology_scale(&trainer->topology, loss), net_output_grad(d),
@@ -109,7 +111,7 @@ static void finish_step(struct trainer *trainer, int network, int slot)
     const struct ops *ops = trainer->device->ops;
     struct results *results = &trainer->results;
     int has_fakes = network == NETWORK_D && topology_has_own_grads(topology, LOSS_D_FAKE);
-    inject_fault(trainer, network);
+    inject_gradient(trainer, network);
     ops->group.sum_f32(trainer->device, player->net.grads, player->net.param_elements);
     if (has_fakes)
         ops->group.sum_f32(trainer->device, topology->fake_grads,
@@ -133,6 +135,7 @@ static void discriminator_batch(struct trainer *trainer, int batch, int is_first
     feed_draw(&trainer->feed, batch);
     learn_from_real(trainer, is_first, &sums[0]);
     net_forward(g, NET_TRAIN);
+    inject_activation(trainer, NETWORK_G);
     learn_from_fakes(trainer, is_first, &sums[1]);
 }
 
@@ -173,6 +176,7 @@ static void generator_step(struct trainer *trainer)
             feed_pass_over(&trainer->feed); // D's last, which came first
         feed_draw_again(&trainer->feed);
         net_forward(&trainer->player[NETWORK_G].net, NET_TRAIN);
+        inject_activation(trainer, NETWORK_G);
         generator_batch(trainer, part);
     }
     finish_step(trainer, NETWORK_G, trainer->results.record_count - 1);
@@ -184,6 +188,7 @@ static void generator_step(struct trainer *trainer)
 static void whole_step(void *argument)
 {
     struct trainer *trainer = argument;
+    inject_weights(trainer);
     for (int turn = 0; turn < trainer->config.n_dis; turn++)
         discriminator_step(trainer, turn);
     generator_step(trainer);
@@ -215,29 +220,6 @@ int train_pending(const struct trainer *trainer)
     return results_pending(&trainer->results);
 }
 
-static enum status check_skips(const struct trainer *trainer, int network)
-{
-    const struct step_record *record = &trainer->player[network].record;
-    const char *name = network == NETWORK_G ? "G" : "D";
-    if (record->skipped_in_a_row < trainer->config.max_skips)
-        return STATUS_OK;
-    struct step_losses losses = train_losses(trainer);
-    if (losses.real.nonfinite + losses.fake.nonfinite + losses.g.nonfinite > 0.0)
-        return status_fail(
-            STATUS_DIVERGED,
-            "%s skipped %lld steps in a row: D's logits themselves are inf or "
-            "NaN, which no loss scale can mend; lower --g-lr and --d-lr, or "
-            "use --precision fp32 (--max-skips %d)",
-            name, (long long)record->skipped_in_a_row, trainer->config.max_skips);
-    return status_fail(
-        STATUS_DIVERGED,
-        "%s skipped %lld steps in a row: its gradients stay inf or NaN down to "
-        "a loss scale of %g; lower its learning rate, or use --precision fp32 "
-        "(--max-skips %d)",
-        name, (long long)record->skipped_in_a_row, record->scale_after,
-        trainer->config.max_skips);
-}
-
 /* The players' records tell how things stand after the whole step: with one scale that
  * moves after each optimizer step, D's is where G's step left it. */
 static void take_records(struct trainer *trainer)
@@ -262,9 +244,10 @@ enum status train_collect(struct trainer *trainer)
 {
     TRY(results_take(&trainer->results, &trainer->last, &trainer->last_place));
     take_records(trainer);
-    for (int network = 0; network < NETWORK_COUNT; network++)
-        TRY(check_skips(trainer, network));
-    return STATUS_OK;
+    struct storm storm;
+    if (trainer->config.on_overflow_storm == STORM_WARN || !storm_find(trainer, &storm))
+        return STATUS_OK;
+    return status_fail(STATUS_DIVERGED, "%s", storm.reason);
 }
 
 enum status train_collect_all(struct trainer *trainer)

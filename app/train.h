@@ -12,8 +12,8 @@ void train_step(struct trainer *trainer);
 int train_pending(const struct trainer *trainer);
 
 /* Waits for the oldest of them: trainer->last and every player's record then tell what it
- * did. STATUS_FAILED is a device fault, STATUS_DIVERGED a network that skipped max_skips
- * steps in a row; both name what was found. */
+ * did. STATUS_FAILED is a device fault, STATUS_DIVERGED an overflow storm (storm.h) that
+ * config.on_overflow_storm does not let pass; both name what was found. */
 enum status train_collect(struct trainer *trainer);
 
 /* Collects all that are queued, for who wants only the last one's results. */

@@ -133,7 +133,7 @@ static enum status create_feed(struct trainer *trainer)
     const struct net *d = &trainer->player[NETWORK_D].net;
     TRY(feed_create(feed, trainer->device, &d->input, &g->input,
                     config_step_batches(&trainer->config)));
-    feed->seed = (uint64_t)trainer->config.seed;
+    feed->seed = trainer_stream_seed(trainer);
     feed->mirror = trainer->config.mirror;
     g->input.data = feed->latents.data;
     return STATUS_OK;
@@ -163,8 +163,7 @@ static enum status create_results(struct trainer *trainer)
         .fakes = trainer->topology.kind == TOPOLOGY_PER_LOSS ? config->n_dis : 0,
         .stats = g > d ? g : d};
     arena_begin(&trainer->arena, trainer->device, "planted faults");
-    arena_reserve(&trainer->arena, (void **)&trainer->planted,
-                  NETWORK_COUNT * sizeof *trainer->planted);
+    inject_reserve(trainer);
     TRY(arena_commit(&trainer->arena));
     return results_create(&trainer->results, trainer->device, &size);
 }
@@ -219,16 +218,39 @@ enum status trainer_create(struct trainer *trainer, const struct config *config)
     return trainer_create_rank(trainer, config, &alone);
 }
 
+// Odd multiples of it differ in many bits, so that no two runs meet in one order.
+#define ROLLBACK_SALT 0x9e3779b97f4a7c15u
+
+uint64_t trainer_stream_seed(const struct trainer *trainer)
+{
+    return (uint64_t)trainer->config.seed +
+           (uint64_t)trainer->progress.rollbacks * ROLLBACK_SALT;
+}
+
+// A recorded step keeps the seed that it was recorded with.
+static void forget_order(struct trainer *trainer)
+{
+    struct queue_ops queue = trainer->device->ops->queue;
+    if (trainer->repeat)
+        queue.forget(trainer->device, &trainer->repeat);
+    if (trainer->look.repeat)
+        queue.forget(trainer->device, &trainer->look.repeat);
+    batch_close(trainer->feed.batches);
+    trainer->feed.batches = NULL;
+}
+
 enum status trainer_start_data(struct trainer *trainer)
 {
     int rows = trainer_rows(trainer);
+    forget_order(trainer);
+    trainer->feed.seed = trainer_stream_seed(trainer);
     struct batch_options options = {.size = trainer->config.batch,
                                     .first_row = trainer->device->rank * rows,
                                     .rows = rows,
                                     // Those of every step on its way.
                                     .kept = RESULTS_RING *
                                             config_step_batches(&trainer->config),
-                                    .seed = (uint64_t)trainer->config.seed,
+                                    .seed = trainer->feed.seed,
                                     .first_image = (uint64_t)trainer->progress.images};
     return batch_open(trainer->dataset, trainer->device, &options,
                       &trainer->feed.batches);

@@ -10,6 +10,7 @@
 
 #include "app/config.h"
 #include "app/feed.h"
+#include "app/inject.h"
 #include "app/look.h"
 #include "app/output/history.h"
 #include "app/results.h"
@@ -34,6 +35,7 @@ struct progress {
     int64_t step;   // G steps
     int64_t images; // real images shown to D
     double elapsed_sec;
+    int rollbacks; // so far; they choose the order of images and latents
 };
 
 struct trainer {
@@ -52,7 +54,7 @@ struct trainer {
     struct repeat *repeat;               // the recorded step
     struct survey survey[NETWORK_COUNT]; // where to look when that network skips
     struct look look;                    // at all tensors, where that is asked for
-    float *planted;                      // [NETWORK_COUNT] device: what --inject adds
+    struct planted planted;              // what --inject adds
     struct arena arena;
 
     struct results results;
@@ -85,8 +87,13 @@ const char *trainer_device_name(const struct config *config,
                                 char name[TRAINER_DEVICE]);
 void trainer_release(struct trainer *trainer);
 
-/* Starts the prefetch thread at the current image. Once, after a resume has set it. */
+/* Starts the prefetch thread at the current image. Once, after a resume has set it; again
+ * after a rollback has set progress back, with no step on its way. */
 enum status trainer_start_data(struct trainer *trainer);
+
+/* The seed of latents, flips and the order of images: the run's, and another one after
+ * each rollback. */
+uint64_t trainer_stream_seed(const struct trainer *trainer);
 
 /* Thousands of real images shown when the last step was queued; epochs of the data set. */
 double trainer_kimg(const struct trainer *trainer);

@@ -119,6 +119,14 @@ void history_add(struct history *history, const struct history_point *point)
     pthread_mutex_unlock(&history->mutex);
 }
 
+void history_rewind(struct history *history, int64_t step)
+{
+    pthread_mutex_lock(&history->mutex);
+    while (history->count > 0 && history->points[history->count - 1].step > step)
+        history->count--;
+    pthread_mutex_unlock(&history->mutex);
+}
+
 size_t history_count(const struct history *history)
 {
     struct history *mutable =

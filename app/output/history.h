@@ -24,6 +24,8 @@ struct history;
 struct history *history_create(void);
 void history_destroy(struct history *history);
 void history_add(struct history *history, const struct history_point *point);
+/* Forgets all points after `step`. */
+void history_rewind(struct history *history, int64_t step);
 size_t history_count(const struct history *history);
 
 /* Copies all points into *points (grown with realloc, *room its capacity) and returns the

@@ -484,6 +484,10 @@ static void test_settings_that_contradict_each_other_are_refused(void **state)
     assert_refused("photos --inject x:1:inf", STATUS_USAGE,
                    "--inject: \"x:1:inf\" is not a "
                    "fault");
+    assert_refused("photos --gpus 2 --on-overflow-storm rollback", STATUS_USAGE,
+                   "--on-overflow-storm: rollback is for one GPU, and --gpus is 2");
+    assert_refused("photos --on-overflow-storm fp32-layer", STATUS_USAGE,
+                   "--on-overflow-storm");
 }
 
 static void test_check_also_sees_values_that_did_not_come_from_text(void **state)
@@ -503,23 +507,56 @@ static void test_check_also_sees_values_that_did_not_come_from_text(void **state
 static void test_a_fault_to_plant_is_read_or_refused(void **state)
 {
     (void)state;
-    struct planted_fault fault;
-    assert_true(config_read_fault("d:10-40:inf", &fault));
-    assert_true(fault.is_in_d && !fault.is_nan && fault.first == 10 && fault.last == 40);
-    assert_true(config_read_fault("g:5:nan", &fault));
-    assert_true(!fault.is_in_d && fault.is_nan && fault.first == 5 && fault.last == 5);
-    assert_true(config_read_fault("d:1-:nan", &fault));
-    assert_true(fault.first == 1 && fault.last == INT64_MAX);
+    struct planted_fault faults[FAULTS_MAX], *fault = &faults[0];
+    assert_int_equal(config_read_faults("d:10-40:inf", faults), 1);
+    assert_true(fault->is_in_d && fault->kind == FAULT_INF);
+    assert_true(fault->first == 10 && fault->last == 40);
+    assert_int_equal(config_read_faults("g:5:nan", faults), 1);
+    assert_true(!fault->is_in_d && fault->kind == FAULT_NAN);
+    assert_true(fault->first == 5 && fault->last == 5);
+    assert_int_equal(config_read_faults("d:1-:nan", faults), 1);
+    assert_true(fault->first == 1 && fault->last == INT64_MAX);
 
     static const char *const wrong[] = {
         "",          "d",        "d:",          "d:5",
         "d:5:",      "d:5:inf ", "x:5:inf",     "d:0:inf",
         "d:9-3:inf", "d:-3:inf", "d:5:zero",    "d: 5:inf",
         "d:+5:inf",  "D:5:inf",  "d:5-6-7:inf", "d:99999999999999999999:inf",
+        "d:5:inf,",  ",d:5:inf", "d:5:inf,x",   "d:5:nan-forwards",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        if (config_read_fault(wrong[i], &fault))
+        if (config_read_faults(wrong[i], faults))
             fail_msg("\"%s\" was taken for a fault", wrong[i]);
+}
+
+static void test_several_faults_are_read_in_order_up_to_a_limit(void **state)
+{
+    (void)state;
+    struct planted_fault faults[FAULTS_MAX];
+    assert_int_equal(config_read_faults("d:1:nan-forward,g:2-3:huge-activation,"
+                                        "d:4-:bad-weight",
+                                        faults),
+                     3);
+    assert_true(faults[0].is_in_d && faults[0].kind == FAULT_NAN_FORWARD);
+    assert_true(!faults[1].is_in_d && faults[1].kind == FAULT_HUGE_ACTIVATION);
+    assert_true(faults[2].kind == FAULT_BAD_WEIGHT && faults[2].first == 4);
+    assert_int_equal(config_read_faults("d:1:inf,d:2:inf,d:3:inf,d:4:inf,d:5:inf,"
+                                        "d:6:inf,d:7:inf,d:8:inf",
+                                        faults),
+                     8);
+    assert_int_equal(config_read_faults("d:1:inf,d:2:inf,d:3:inf,d:4:inf,d:5:inf,"
+                                        "d:6:inf,d:7:inf,d:8:inf,d:9:inf",
+                                        faults),
+                     0);
+}
+
+static void test_a_scale_can_always_be_divided_by(void **state)
+{
+    (void)state;
+    struct config config = parsed("photos");
+    assert_true((float)config_scaler(&config, &config.g).min_scale == 0x1p-126f);
+    config.g.min_scale = 8.0;
+    assert_true(config_scaler(&config, &config.g).min_scale == 8.0);
 }
 
 int main(void)
@@ -549,6 +586,8 @@ int main(void)
         cmocka_unit_test(test_text_that_a_json_file_cannot_hold_is_refused),
         cmocka_unit_test(test_settings_that_contradict_each_other_are_refused),
         cmocka_unit_test(test_check_also_sees_values_that_did_not_come_from_text),
+        cmocka_unit_test(test_several_faults_are_read_in_order_up_to_a_limit),
+        cmocka_unit_test(test_a_scale_can_always_be_divided_by),
         cmocka_unit_test(test_a_fault_to_plant_is_read_or_refused),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);

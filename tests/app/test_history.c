@@ -163,9 +163,30 @@ static void test_a_reader_sees_whole_points_while_a_writer_adds(void **state)
     history_destroy(writer.history);
 }
 
+static void test_a_history_that_is_rewound_goes_on_from_there(void **state)
+{
+    (void)state;
+    struct history *history = history_create();
+    struct history_point *points = NULL;
+    size_t room = 0;
+    for (int64_t step = 1; step <= 100; step++)
+        history_add(history, &(struct history_point){.step = step});
+    history_rewind(history, 40);
+    assert_int_equal(history_count(history), 40);
+    history_add(history, &(struct history_point){.step = 41});
+    assert_int_equal(history_copy(history, &points, &room), 41);
+    assert_int_equal(points[39].step, 40);
+    assert_int_equal(points[40].step, 41);
+    history_rewind(history, 0);
+    assert_int_equal(history_count(history), 0);
+    free(points);
+    history_destroy(history);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_history_that_is_rewound_goes_on_from_there),
         cmocka_unit_test(test_points_come_back_in_order),
         cmocka_unit_test(test_thinning_keeps_extremes_and_every_skip),
         cmocka_unit_test(test_a_history_in_which_every_step_skips_loses_none),

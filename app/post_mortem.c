@@ -1,0 +1,117 @@
+#include "app/post_mortem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "app/diagnosis.h"
+#include "app/output/atomic_file.h"
+#include "app/output/grid.h"
+#include "app/report_events.h"
+
+#define IMAGES_MAX 1024
+
+// "post-mortem/NAME" in the run folder.
+static const char *file_in(const struct report *report, const char *name, char path[1024])
+{
+    return run_folder_file(report->folder, path, 1024, "post-mortem/%s", name);
+}
+
+static enum status write_text(const struct report *report, const char *name,
+                              const char *text)
+{
+    char path[1024];
+    struct atomic_file file;
+    TRY(atomic_open(&file, file_in(report, name, path)));
+    fprintf(file.stream, "%s\n", text);
+    return atomic_commit(&file);
+}
+
+static enum status write_options(const struct report *report)
+{
+    char *json = config_to_json(&report->trainer->config);
+    CHECK(json, "the settings could not be written as JSON");
+    enum status status = write_text(report, "options.json", json);
+    free(json);
+    return status;
+}
+
+static enum status write_layers(const struct report *report, const struct storm *storm)
+{
+    const struct results *results = &report->trainer->results;
+    int slot = results->record_count - (storm->network == NETWORK_G ? 1 : 2);
+    json_t *layers =
+        json_pack("{s:I, s:o}", "step", (json_int_t)report->trainer->last_place.step,
+                  "layers", report_layers_of_skip(report, slot));
+    char *json =
+        layers ? json_dumps(layers, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    CHECK(json, "the statistics of layers could not be written as JSON");
+    json_decref(layers);
+    enum status status = write_text(report, "layers.json", json);
+    free(json);
+    return status;
+}
+
+static enum status write_batch(const struct report *report)
+{
+    const struct trainer *trainer = report->trainer;
+    const struct dataset *dataset = trainer->dataset;
+    size_t index[IMAGES_MAX];
+    size_t count =
+        diagnosis_images(trainer, trainer->config.n_dis - 1, index, IMAGES_MAX);
+    if (count > IMAGES_MAX)
+        count = IMAGES_MAX;
+    size_t image = (size_t)dataset->resolution * (size_t)dataset->resolution *
+                   (size_t)dataset->channels;
+    uint8_t *pixels = malloc(count * image);
+    if (!pixels)
+        return status_fail(STATUS_FAILED, "batch.png: no memory for %zu images", count);
+    for (size_t i = 0; i < count; i++)
+        memcpy(pixels + i * image, dataset->pixels + index[i] * image, image);
+    char path[1024];
+    struct grid grid = {.pixels = pixels,
+                        .count = (int)count,
+                        .h = dataset->resolution,
+                        .w = dataset->resolution,
+                        .channels = dataset->channels,
+                        .columns = trainer->config.grid_columns};
+    enum status status = grid_write(&grid, file_in(report, "batch.png", path), 1);
+    free(pixels);
+    return status;
+}
+
+static enum status copy_events(const struct report *report)
+{
+    char from[1024], path[1024], block[4096];
+    struct atomic_file file;
+    run_folder_file(report->folder, from, sizeof from, "events.jsonl");
+    FILE *events = fopen(from, "re");
+    if (!events)
+        return status_fail(STATUS_FAILED, "%s: cannot be read: %s", from,
+                           strerror(errno));
+    enum status status = atomic_open(&file, file_in(report, "events.jsonl", path));
+    if (status == STATUS_OK) {
+        size_t bytes;
+        while ((bytes = fread(block, 1, sizeof block, events)) > 0)
+            fwrite(block, 1, bytes, file.stream);
+        status = atomic_commit(&file);
+    }
+    fclose(events);
+    return status;
+}
+
+enum status post_mortem_write(struct report *report, const struct storm *storm,
+                              const char *reason, char *path, size_t bytes)
+{
+    run_folder_file(report->folder, path, bytes, "post-mortem");
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return status_fail(STATUS_FAILED, "%s: cannot be made: %s", path,
+                           strerror(errno));
+    TRY(write_text(report, "reason.txt", reason));
+    TRY(write_options(report));
+    TRY(write_layers(report, storm));
+    TRY(copy_events(report));
+    return write_batch(report);
+}

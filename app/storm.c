@@ -1,0 +1,77 @@
+#include "app/storm.h"
+
+#include <stdio.h>
+
+#include "app/train.h"
+
+// In any of the network's optimizer steps, at any of its scales.
+static int is_at_floor(const struct trainer *trainer, int network)
+{
+    const struct results_view *last = &trainer->last;
+    for (int slot = 0; slot < trainer->results.record_count; slot++) {
+        if (train_slot_network(trainer, slot) != network ||
+            !last->records[slot].was_skipped)
+            continue;
+        if (last->records[slot].at_floor ||
+            (slot < trainer->results.fake_count && last->fakes[slot].at_floor))
+            return 1;
+    }
+    return 0;
+}
+
+static void tell_reason(const struct trainer *trainer, struct storm *storm)
+{
+    const char *name = storm->network == NETWORK_G ? "G" : "D";
+    char letter = storm->network == NETWORK_G ? 'g' : 'd';
+    struct step_losses losses = train_losses(trainer);
+    char what[96];
+    if (storm->is_at_floor)
+        snprintf(what, sizeof what, "%s overflowed at its smallest loss scale, %g", name,
+                 (double)storm->scale);
+    else
+        snprintf(what, sizeof what, "%s skipped %lld steps in a row", name,
+                 (long long)storm->skips);
+    if (losses.real.nonfinite + losses.fake.nonfinite + losses.g.nonfinite > 0.0)
+        snprintf(
+            storm->reason, sizeof storm->reason,
+            "%s: D's logits themselves are inf or NaN, which no loss scale can mend; "
+            "lower --g-lr and --d-lr, or use --precision fp32 (--max-skips %d)",
+            what, trainer->config.max_skips);
+    else if (storm->is_at_floor)
+        snprintf(storm->reason, sizeof storm->reason,
+                 "%s: lower --%c-lr or --%c-min-scale, or use --precision fp32", what,
+                 letter, letter);
+    else
+        snprintf(
+            storm->reason, sizeof storm->reason,
+            "%s: its gradients stay inf or NaN down to a loss scale of %g; lower its "
+            "learning rate, or use --precision fp32 (--max-skips %d)",
+            what, (double)storm->scale, trainer->config.max_skips);
+}
+
+int storm_find_in(const struct trainer *trainer, int network, struct storm *storm)
+{
+    const struct step_record *record = &trainer->player[network].record;
+    int at_floor = is_at_floor(trainer, network);
+    if (!at_floor && record->skipped_in_a_row < trainer->config.max_skips)
+        return 0;
+    *storm = (struct storm){.network = network,
+                            .is_at_floor = at_floor,
+                            .skips = record->skipped_in_a_row,
+                            .scale = record->scale_after};
+    tell_reason(trainer, storm);
+    return 1;
+}
+
+int storm_find(const struct trainer *trainer, struct storm *storm)
+{
+    struct storm of_g;
+    int is_in_g = storm_find_in(trainer, NETWORK_G, &of_g);
+    if (!storm_find_in(trainer, NETWORK_D, storm)) {
+        if (is_in_g)
+            *storm = of_g;
+        return is_in_g;
+    }
+    storm->is_in_both = is_in_g;
+    return 1;
+}

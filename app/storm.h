@@ -1,0 +1,26 @@
+/* storm.h - an overflow storm: a network that skips on and on.
+ * Flow:  train_collect() -> [storm_find] -> guard.c stops, goes back, or warns.
+ * Owns:  nothing.
+ *
+ * It is one when a network has skipped config.max_skips steps in a row, or has overflowed at
+ * the smallest scale that it may have. */
+#ifndef APP_STORM_H
+#define APP_STORM_H
+
+#include "app/trainer.h"
+
+struct storm {
+    int network; // D where both are in one: its step comes first
+    int is_in_both;
+    int is_at_floor; // else so many skips in a row
+    int64_t skips;   // in a row
+    float scale;     // after them
+    char reason[512];
+};
+
+/* In the step that was last collected. 0 where there is none; *storm is then not touched. */
+int storm_find(const struct trainer *trainer, struct storm *storm);
+/* The same of one network. */
+int storm_find_in(const struct trainer *trainer, int network, struct storm *storm);
+
+#endif
