@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "nets/precision.h"
+
 #define LEAKY_SLOPE 0.2f
 
 int dcgan_has_resolution(int resolution)
@@ -53,6 +55,7 @@ void dcgan_generator(struct net *net, struct device *device,
     net_add_conv_transpose(net, row_name(name, "conv", doublings + 1), config->channels,
                            4, 2, 1, 0);
     net_add_activation(net, "tanh", ACTIVATION_TANH, 0.0f);
+    precision_hold_f32(net, config->fp32_layers);
 }
 
 void dcgan_discriminator(struct net *net, struct device *device,
@@ -76,4 +79,5 @@ void dcgan_discriminator(struct net *net, struct device *device,
     else
         net_add_conv(net, row_name(name, "conv", count + 1), 1, 4, 1, 0, 0);
     net_make_head_f32(net);
+    precision_hold_f32(net, config->fp32_layers);
 }

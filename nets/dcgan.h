@@ -13,11 +13,12 @@
 #include "nets/net.h"
 
 struct dcgan_config {
-    int resolution; // 28, 32, 64 or 128
-    int channels;   // 1..4
-    int latent;     // size of z
-    int g_width;    // channels of G's last hidden map
-    int d_width;    // channels of D's first hidden map
+    int resolution;          // 28, 32, 64 or 128
+    int channels;            // 1..4
+    int latent;              // size of z
+    int g_width;             // channels of G's last hidden map
+    int d_width;             // channels of D's first hidden map
+    const char *fp32_layers; // patterns of precision_hold_f32(), or NULL
 };
 
 /* Adds all rows; the caller plans. `batch` is the number of samples of every pass. */

@@ -6,7 +6,7 @@ static struct tensor weight_of(struct net *net, const struct layer *layer)
 {
     struct tensor weight = net->param[layer->weight].shape;
     size_t offset = net->param[layer->weight].offset;
-    if (net->half)
+    if (layer->conv.dtype != DTYPE_F32)
         weight.data = (uint16_t *)net->half + offset;
     else
         weight.data = net->params + offset;

@@ -8,7 +8,14 @@
 struct tensor *net_layer_input(struct net *net, int index)
 {
     int input = net->layers[index].input;
+    if (net->layers[index].casts_input)
+        return &net->layers[index].cast_x;
     return input < 0 ? &net->input : &net->layers[input].y;
+}
+
+static void cast(struct net *net, const struct tensor *from, struct tensor *to)
+{
+    net->device->ops->pointwise.cast(net->device, from, to);
 }
 
 struct tensor *net_output(struct net *net)
@@ -26,6 +33,8 @@ void net_forward(struct net *net, enum net_mode mode)
     for (int i = 0; i < net->layer_count; i++) {
         struct layer *layer = &net->layers[i];
         const struct layer_passes *pass = layer_passes(layer->kind);
+        if (layer->casts_input)
+            cast(net, &net->layers[layer->input].y, &layer->cast_x);
         pass->forward(net, layer, net_layer_input(net, i), mode);
         if (mode == NET_TRAIN && pass->commit)
             pass->commit(net, layer);
@@ -40,6 +49,10 @@ enum status net_forward_tangent(struct net *net)
         int input = layer->input;
         const struct tensor *x =
             input < 0 ? &net->input_tangent : &net->layers[input].tangent;
+        if (layer->casts_input) {
+            cast(net, x, &layer->cast_dx);
+            x = &layer->cast_dx;
+        }
         TRY(layer_passes(layer->kind)->forward_tangent(net, layer, x));
     }
     return STATUS_OK;
@@ -54,7 +67,9 @@ void net_backward_row(struct net *net, int row, int what)
     struct tensor *dx = input < 0 ? &net->input_grad : &net->layers[input].dy;
     // Batch norm's wgrad reads sums that its dgrad makes: dgrad goes first.
     if (input >= 0 || (what & NET_DGRAD))
-        pass->dgrad(net, layer, x, dx);
+        pass->dgrad(net, layer, x, layer->casts_input ? &layer->cast_dx : dx);
+    if (layer->casts_input)
+        cast(net, &layer->cast_dx, dx);
     if ((what & NET_WGRAD) && pass->wgrad)
         pass->wgrad(net, layer, &layer->dy, x, !!(what & NET_ACCUMULATE));
 }

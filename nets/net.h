@@ -53,6 +53,8 @@ struct layer {
     char name[NET_NAME_MAX]; // "conv1", "bn1", "act1"
     int input;               // row whose output it reads; -1 is the net's input
     enum dtype dtype;        // of its weights' copy and its operands
+    int holds_f32;           // whatever the net's type
+    int is_logit;            // writes f32, see net_make_head_f32()
 
     // Geometry (conv, conv transpose, linear): of the convolution it is, or is the dgrad of.
     struct conv_desc conv;
@@ -72,6 +74,11 @@ struct layer {
     int fused_into;       // row, or -1
     int feeds_norm; // row of the batch norm whose sums this convolution makes, or -1
     int undone_by;  // row of the convolution whose dgrad undoes this activation, or -1
+
+    // Where the row below has another type: its output in this row's type, and the gradient
+    // before it is cast to the type of the row below.
+    int casts_input;
+    struct tensor cast_x, cast_dx;
 
     struct tensor y;       // output
     struct tensor dy;      // gradient of the output
@@ -139,6 +146,11 @@ void net_add_activation(struct net *net, const char *name, enum activation activ
  * and its gradient keep the net's type. */
 void net_make_head_f32(struct net *net);
 
+/* Row `row` is f32 in a half net: its operands, its output and their gradients. Rows beside it
+ * that keep the net's type are reached by casts; for the first row the net's input itself
+ * becomes f32. Before net_plan(). */
+void net_hold_f32(struct net *net, int row);
+
 /* Decides fusion, plans and allots everything. STATUS_FAILED names the net, what did not fit
  * and how many bytes were wanted. Weights are zero until net_initialise() or a checkpoint. */
 enum status net_plan(struct net *net, int options);
@@ -166,7 +178,8 @@ enum status net_forward_tangent(struct net *net);
 
 struct tensor *net_output(struct net *net);
 struct tensor *net_output_grad(struct net *net);
-/* The input of row `index`: another row's output, or the net's input. */
+/* What row `index` reads, in its own type: another row's output, a cast of it, or the net's
+ * input. */
 struct tensor *net_layer_input(struct net *net, int index);
 
 /* ---- parameters ------------------------------------------------------------------ */

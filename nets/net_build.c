@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nets/layer.h"
+#include "nets/precision.h"
+
 #define PARAM_ALIGN 16 // elements: 32 bytes in half, a whole vector in f32
 
 void net_begin(struct net *net, struct device *device, const char *name, enum dtype dtype,
@@ -52,11 +55,23 @@ static int add_param(struct net *net, const struct layer *layer, enum param_role
              suffix[role]);
     param->layer = (int)(layer - net->layers);
     param->role = role;
-    param->shape = device_tensor(net->device, DTYPE_F32, shape, role == PARAM_WEIGHT);
+    enum dtype dtype = precision_of(precision_op(layer), ROLE_PARAMETER, layer->dtype);
+    param->shape = device_tensor(net->device, dtype, shape, role == PARAM_WEIGHT);
     param->offset = net->param_elements;
     size_t stored = tensor_stored(&param->shape);
     net->param_elements += (stored + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
     return net->param_count++;
+}
+
+// The types of a row's tensors, as the policy has them for its op and its own type.
+static void set_types(struct layer *layer)
+{
+    enum op_kind op = precision_op(layer);
+    layer->y.dtype = precision_of(op, ROLE_OUTPUT, layer->dtype);
+    if (!layer_is_conv(layer))
+        return;
+    layer->conv.dtype = precision_of(op, ROLE_OPERAND, layer->dtype);
+    layer->conv.out_dtype = layer->y.dtype;
 }
 
 static struct shape channels_shape(int channels)
@@ -67,11 +82,11 @@ static struct shape channels_shape(int channels)
 static void finish_conv(struct net *net, struct layer *layer, struct conv_desc desc,
                         int is_transposed, int has_bias)
 {
-    desc.dtype = desc.out_dtype = net->dtype;
     layer->conv = desc;
     layer->is_transposed = is_transposed;
     struct shape out = is_transposed ? desc.x : desc.y;
-    layer->y = device_tensor(net->device, net->dtype, out, 0);
+    layer->y = device_tensor(net->device, layer->dtype, out, 0);
+    set_types(layer);
     layer->weight =
         add_param(net, layer, PARAM_WEIGHT,
                   (struct shape){desc.y.c, desc.kernel, desc.kernel, desc.x.c});
@@ -119,7 +134,8 @@ void net_add_batch_norm(struct net *net, const char *name)
     CHECK(net->layer_count > 0, "net %s begins with a batch norm", net->name);
     struct shape shape = shape_before(net);
     struct layer *layer = add_layer(net, LAYER_BATCH_NORM, name);
-    layer->y = device_tensor(net->device, net->dtype, shape, 0);
+    layer->y = device_tensor(net->device, layer->dtype, shape, 0);
+    set_types(layer);
     layer->weight = add_param(net, layer, PARAM_GAMMA, channels_shape(shape.c));
     layer->bias = add_param(net, layer, PARAM_BETA, channels_shape(shape.c));
     layer->norm_buffers = net->buffer_elements;
@@ -131,7 +147,8 @@ void net_add_activation(struct net *net, const char *name, enum activation activ
 {
     struct shape shape = shape_before(net);
     struct layer *layer = add_layer(net, LAYER_ACTIVATION, name);
-    layer->y = device_tensor(net->device, net->dtype, shape, 0);
+    layer->y = device_tensor(net->device, layer->dtype, shape, 0);
+    set_types(layer);
     layer->activation = activation;
     layer->slope = slope;
 }
@@ -140,6 +157,16 @@ void net_make_head_f32(struct net *net)
 {
     struct layer *head = &net->layers[net->layer_count - 1];
     CHECK(head->weight >= 0 && head->kind != LAYER_BATCH_NORM, "net %s", net->name);
-    head->conv.out_dtype = DTYPE_F32;
-    head->y.dtype = DTYPE_F32;
+    head->is_logit = 1;
+    set_types(head);
+}
+
+void net_hold_f32(struct net *net, int row)
+{
+    struct layer *layer = &net->layers[row];
+    layer->holds_f32 = 1;
+    layer->dtype = DTYPE_F32;
+    set_types(layer);
+    if (layer->input < 0)
+        net->input.dtype = net->input_tangent.dtype = DTYPE_F32;
 }

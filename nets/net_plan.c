@@ -5,17 +5,29 @@
  *     them); a net that only samples alternates between two regions;
  *   - gradients of outputs alternate between two regions: a convolution reads one and writes
  *     the other, batch norm and activations work in place;
+ *   - where a row has another type than the one below it, a cast of that one's output has its
+ *     own place too, and all casts of gradients share one region, for as long as a row takes;
  *   - a fused activation shares its output and its gradient with the row it is fused into. */
 #include "nets/net.h"
 
 #include <string.h>
 
 #include "nets/layer.h"
+#include "nets/precision.h"
+
+// Held rows are a matter of their own in f32 nets too: the f32 twin of a half net then has
+// the same rows fused.
+static int changes_type(const struct net *net, int row)
+{
+    return row > 0 && net->layers[row].holds_f32 != net->layers[row - 1].holds_f32;
+}
 
 static void plan_fusion(struct net *net)
 {
     for (int i = 1; i < net->layer_count; i++) {
         struct layer *layer = &net->layers[i], *before = &net->layers[i - 1];
+        if (changes_type(net, i))
+            continue; // what is fused is one op, and an op has one type
         if (layer->kind == LAYER_ACTIVATION && before->kind != LAYER_ACTIVATION) {
             before->fused_activation = i;
             layer->fused_into = i - 1;
@@ -24,6 +36,7 @@ static void plan_fusion(struct net *net)
             before->feeds_norm = i;
         // A batch norm undoes its own activation; any other is undone by what reads it.
         if (layer_is_conv(layer) && before->kind == LAYER_ACTIVATION &&
+            !changes_type(net, i - 1) &&
             (before->fused_into < 0 ||
              net->layers[before->fused_into].kind != LAYER_BATCH_NORM))
             before->undone_by = i;
@@ -164,7 +177,7 @@ static void plan_gradients(struct net *net, const int turn[])
     for (int i = 0; i < net->layer_count; i++) {
         struct layer *layer = &net->layers[i];
         layer->dy = layer->y;
-        layer->dy.dtype = layer->dtype; // a f32 head still gets its gradient in half
+        layer->dy.dtype = precision_of(precision_op(layer), ROLE_GRADIENT, layer->dtype);
         layer->dy.data = NULL;
         alternation_grow(&turns, turn[i + 1], &layer->dy);
     }
@@ -177,6 +190,36 @@ static void plan_gradients(struct net *net, const int turn[])
         arena_reserve_at(arena, &net->layers[i].dy.data, turns.offset[turn[i + 1]]);
     if (net->options & NET_INPUT_GRAD)
         arena_reserve_at(arena, &net->input_grad.data, turns.offset[turn[0]]);
+}
+
+// A net that only samples needs one cast at a time, one that trains reads them again.
+static void plan_casts(struct net *net)
+{
+    struct arena *arena = &net->activations;
+    struct alternation casts = {0}; // [0] of outputs, [1] of gradients
+    for (int i = 1; i < net->layer_count; i++) {
+        struct layer *layer = &net->layers[i];
+        const struct layer *below = &net->layers[i - 1];
+        layer->casts_input = below->dtype != layer->dtype;
+        if (!layer->casts_input)
+            continue;
+        layer->cast_x = device_tensor(net->device, layer->dtype, below->y.shape, 0);
+        layer->cast_dx = layer->cast_x;
+        alternation_grow(&casts, 1, &layer->cast_dx);
+        if (net->options & NET_INFERENCE)
+            alternation_grow(&casts, 0, &layer->cast_x);
+    }
+    alternation_place(&casts, arena);
+    for (int i = 1; i < net->layer_count; i++) {
+        struct layer *layer = &net->layers[i];
+        if (!layer->casts_input)
+            continue;
+        if (net->options & NET_INFERENCE)
+            arena_reserve_at(arena, &layer->cast_x.data, casts.offset[0]);
+        else
+            arena_reserve(arena, &layer->cast_x.data, tensor_bytes(&layer->cast_x));
+        arena_reserve_at(arena, &layer->cast_dx.data, casts.offset[1]);
+    }
 }
 
 static void plan_tangents(struct net *net)
@@ -200,6 +243,7 @@ enum status net_plan(struct net *net, int options)
     choose_turns(net, turn);
     arena_begin(&net->activations, net->device, "activations");
     plan_outputs(net, turn);
+    plan_casts(net);
     if (!(options & NET_INFERENCE))
         plan_gradients(net, turn);
     if (options & NET_TANGENT)
