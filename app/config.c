@@ -23,6 +23,29 @@ enum status config_set(struct config *config, const char *name, const char *valu
     return setting_parse(setting, config, value, source);
 }
 
+int config_precision(const struct config *config, const struct network_config *network)
+{
+    switch (network->precision) {
+    case OWN_FP16: return PRECISION_FP16;
+    case OWN_BF16: return PRECISION_BF16;
+    case OWN_FP32: return PRECISION_FP32;
+    default: return config->precision;
+    }
+}
+
+const char *config_precision_text(const struct config *config, char text[PRECISION_TEXT])
+{
+    int g = config_precision(config, &config->g),
+        d = config_precision(config, &config->d);
+    const char *held = config->fp32_layers[0] ? " + f32" : "";
+    if (g == d)
+        snprintf(text, PRECISION_TEXT, "%s%s", precision_name(g), held);
+    else
+        snprintf(text, PRECISION_TEXT, "G %s, D %s%s", precision_name(g),
+                 precision_name(d), held);
+    return text;
+}
+
 const char *precision_name(int precision)
 {
     static const char *const names[] = {"fp16", "bf16", "fp32"};

@@ -20,6 +20,8 @@ struct grad_scaler_config;
 #define CONFIG_TEXT 512
 
 enum precision { PRECISION_FP16, PRECISION_BF16, PRECISION_FP32 };
+/* Of one network. */
+enum own_precision { OWN_SAME, OWN_FP16, OWN_BF16, OWN_FP32 };
 enum fit { FIT_CROP, FIT_PAD, FIT_STRETCH };
 enum resize_filter {
     RESIZE_LANCZOS, // sinc(x) sinc(x/3), |x| < 3: sharp
@@ -55,6 +57,7 @@ struct network_config {
     int growth_delay;
     double clip_norm; // of the unscaled gradients, at most; 0 = no clipping
     int accum;        // micro-batches of `batch` images per optimizer step
+    int precision;    // enum own_precision: the run's, or another
 };
 
 struct config {
@@ -78,9 +81,11 @@ struct config {
     double kimg, tick, snap, img_snap;
 
     // How
-    char device[32];   // auto, cpu, ref, cuda:N
-    int gpus;          // that train together, one process each
-    int precision;     // enum precision
+    char device[32]; // auto, cpu, ref, cuda:N
+    int gpus;        // that train together, one process each
+    int precision;   // enum precision
+    // Layers that are f32 in any run: "d.conv4,g.*".
+    char fp32_layers[CONFIG_TEXT];
     int threads;       // 0 = all
     int tf32;          // GPU: f32 products may be rounded to TF32
     int deterministic; // GPU: only algorithms that repeat bit for bit
@@ -172,6 +177,13 @@ enum status config_check_resume(const struct config *saved, const struct config 
 
 /* The grouped option list of `twinscale train --help`. */
 void config_print_help(FILE *stream);
+
+/* The enum precision of one network. */
+int config_precision(const struct config *config, const struct network_config *network);
+
+/* "fp16", or "G fp32, D fp16", with "+ f32" where some layers are f32. Returns `text`. */
+#define PRECISION_TEXT 40
+const char *config_precision_text(const struct config *config, char text[PRECISION_TEXT]);
 
 /* "fp16" ... for messages. */
 const char *precision_name(int precision);

@@ -120,8 +120,9 @@ static void print_resume(FILE *stream)
     print_wrapped(stream, 0, 2, list);
     print_wrapped(
         stream, 0, 2,
-        "and each network's settings but width, init-scale and accum; any other change "
-        "is refused by name. A run that was killed, or lost its power, goes on "
+        "and each network's settings but width, init-scale, accum and precision; any "
+        "other "
+        "change is refused by name. A run that was killed, or lost its power, goes on "
         "from its last snapshot as if nothing had happened.");
 }
 
@@ -166,6 +167,7 @@ static void print_surroundings(FILE *stream)
     print_entry(stream, "post-mortem/",
                 "after an overflow storm: reason, settings, last batch, layers, events");
     print_entry(stream, "options.json", "all settings; good as a --preset again");
+    print_entry(stream, "precision.json", "the type of every layer's tensors");
 }
 
 static void print_exit_codes(FILE *stream)

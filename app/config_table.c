@@ -81,7 +81,11 @@
      "out of them; the norm is in stats.jsonl; 0 is off"},                               \
     {#n "_accum", INT(n.accum), RANGE(1, 1000), "1", "N", GROUP_NETWORK, RESUME_FIXED,   \
      "batches whose gradients make one optimizer step of this network: at one loss "     \
-     "scale, with one check, and skipped together"}
+     "scale, with one check, and skipped together"},                                     \
+    {#n "_precision", CHOICE(n.precision), CHOICES("same|fp16|bf16|fp32"), "same",       \
+     "fp16|bf16|fp32", GROUP_NETWORK, RESUME_FIXED,                                      \
+     "how this network's activations and gradients are stored, where not as "            \
+     "--precision says; images and their gradients are cast between the two"}
 // clang-format on
 
 _Static_assert(offsetof(struct config, grid_rows) ==
@@ -140,6 +144,10 @@ const struct setting settings[] = {
      "that torchrun, mpirun or srun started find each other, without this"},
     {"precision", CHOICE(precision), CHOICES("fp16|bf16|fp32"), "fp16", NULL,
      GROUP_MACHINE, RESUME_FIXED, "how activations and their gradients are stored"},
+    {"fp32_layers", TEXT(fp32_layers), ANY, "", "PATTERNS", GROUP_MACHINE, RESUME_FIXED,
+     "layers that are f32 in a half run, by name with *, as in d.conv4,g.*: their "
+     "operands, outputs and gradients, with casts around them; --dry-run lists the "
+     "names"},
     {"threads", INT(threads), RANGE(0, 1024), "0", "N", GROUP_MACHINE, RESUME_FREE,
      "CPU threads; 0 takes one per core"},
     {"tf32", SWITCH(tf32), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,

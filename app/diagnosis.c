@@ -214,10 +214,14 @@ void diagnose(const struct trainer *trainer, int slot, int64_t good_steps,
 {
     const struct step_record *record = &trainer->last.records[slot];
     const struct player *player = &trainer->player[train_slot_network(trainer, slot)];
+    // G's gradients come through D.
+    int is_half = trainer_dtype(&trainer->config, NETWORK_D) == DTYPE_F16 ||
+                  (train_slot_network(trainer, slot) == NETWORK_G &&
+                   trainer_dtype(&trainer->config, NETWORK_G) == DTYPE_F16);
     *diagnosis = (struct diagnosis){
         .pass = "",
         .facts = {.forward_finite = had_finite_logits(trainer, slot),
-                  .is_half = trainer->config.precision == PRECISION_FP16,
+                  .is_half = is_half,
                   .found_inf =
                       record->found_inf != 0.0f || record->found_inf_elsewhere != 0.0f,
                   .found_inf_unscaled = record->found_inf_unscaled != 0.0f,

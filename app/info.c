@@ -6,20 +6,26 @@
 
 #include "app/checkpoint.h"
 #include "app/commands.h"
+#include "app/layer_types.h"
 #include "app/output/progress.h"
 #include "app/output/run_folder.h"
 #include "app/summary.h"
+#include "nets/precision.h"
 
 static void print_help(void)
 {
     printf(
-        "usage: twinscale info CHECKPOINT [--digest]\n"
+        "usage: twinscale info CHECKPOINT [--digest|--precision]\n"
+        "       twinscale info --precision\n"
         "       twinscale info --devices\n\n"
         "Prints counters, both loss scalers, every setting and the layers of a "
         "checkpoint\n"
         "(a snapshot-*.safetensors, or a run folder: its newest one).\n\n"
         "  --digest    only one number over all tensors and the training state; equal\n"
         "              digests mean equal runs, wherever they lie\n"
+        "  --precision which numbers are stored in half and which in f32, and why; with "
+        "a\n"
+        "              checkpoint, the types of its every layer\n"
         "  --devices   the devices that can train here\n");
 }
 
@@ -55,19 +61,21 @@ static void print_facts(const char *path, const struct checkpoint_facts *facts)
     print_scaler("D", &facts->scaler[NETWORK_D]);
 }
 
-static enum status print_layers(const struct config *config)
+static enum status print_layers(const struct config *config,
+                                void (*print)(FILE *stream, const struct net *net))
 {
     // The tables need no weights: two nets that are built, not planned.
     static struct net net;
     struct device *device;
     TRY(device_open("cpu", 1, &device));
     struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
-    enum dtype dtype = precision_dtype(config->precision);
     printf("layers:\n");
-    dcgan_generator(&net, device, &sizes, dtype, config->batch);
-    summary_print(stdout, &net);
-    dcgan_discriminator(&net, device, &sizes, dtype, config->batch);
-    summary_print(stdout, &net);
+    dcgan_generator(&net, device, &sizes, trainer_dtype(config, NETWORK_G),
+                    config->batch);
+    print(stdout, &net);
+    dcgan_discriminator(&net, device, &sizes, trainer_dtype(config, NETWORK_D),
+                        config->batch);
+    print(stdout, &net);
     device_close(device);
     return STATUS_OK;
 }
@@ -79,7 +87,7 @@ static enum status print_checkpoint(const char *path, const struct checkpoint *c
     TRY(checkpoint_facts(checkpoint, &facts));
     TRY(checkpoint_config(checkpoint, &config));
     print_facts(path, &facts);
-    TRY(print_layers(&config));
+    TRY(print_layers(&config, summary_print));
     char *json = config_to_json(&config);
     printf("settings:\n%s\n", json);
     free(json);
@@ -87,7 +95,14 @@ static enum status print_checkpoint(const char *path, const struct checkpoint *c
     return STATUS_OK;
 }
 
-static enum status info(const char *source, int only_digest)
+static enum status print_types(const struct checkpoint *checkpoint)
+{
+    struct config config;
+    TRY(checkpoint_config(checkpoint, &config));
+    return print_layers(&config, layer_types_print);
+}
+
+static enum status info(const char *source, int only_digest, int only_types)
 {
     char path[1024], note[512] = "";
     TRY(run_folder_find_snapshot(source, path, sizeof path, note, sizeof note));
@@ -98,6 +113,8 @@ static enum status info(const char *source, int only_digest)
     enum status status = STATUS_OK;
     if (only_digest)
         printf("%016" PRIx64 "\n", checkpoint_digest(checkpoint));
+    else if (only_types)
+        status = print_types(checkpoint);
     else
         status = print_checkpoint(path, checkpoint);
     checkpoint_close(checkpoint);
@@ -107,7 +124,7 @@ static enum status info(const char *source, int only_digest)
 enum status info_command(int argc, char **argv)
 {
     const char *source = NULL;
-    int only_digest = 0;
+    int only_digest = 0, only_types = 0;
     for (int i = 0; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             print_help();
@@ -119,6 +136,8 @@ enum status info_command(int argc, char **argv)
         }
         if (!strcmp(argv[i], "--digest"))
             only_digest = 1;
+        else if (!strcmp(argv[i], "--precision"))
+            only_types = 1;
         else if (argv[i][0] == '-')
             return status_fail(STATUS_USAGE,
                                "info %s: no such option; see twinscale info "
@@ -131,8 +150,12 @@ enum status info_command(int argc, char **argv)
         else
             source = argv[i];
     }
+    if (!source && only_types) {
+        precision_print(stdout);
+        return STATUS_OK;
+    }
     if (!source)
         return status_fail(STATUS_USAGE, "info: expected a checkpoint, a run folder or "
                                          "--devices; see twinscale info --help");
-    return info(source, only_digest);
+    return info(source, only_digest, only_types);
 }

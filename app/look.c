@@ -37,7 +37,9 @@ static int look_has_twin(const struct look *look)
 
 static int wants_twin(const struct trainer *trainer)
 {
-    return trainer->config.grad_stats > 0 && trainer->config.precision != PRECISION_FP32;
+    return trainer->config.grad_stats > 0 &&
+           (trainer_dtype(&trainer->config, NETWORK_G) != DTYPE_F32 ||
+            trainer_dtype(&trainer->config, NETWORK_D) != DTYPE_F32);
 }
 
 static enum status create_twin(struct trainer *trainer)

@@ -104,8 +104,7 @@ static void fill_facts(struct report *report, struct dashboard *facts)
                  trainer->dataset->name);
     snprintf(facts->run, sizeof facts->run, "%.255s", report->folder->path);
     snprintf(facts->device, sizeof facts->device, "%s", trainer->device->description);
-    snprintf(facts->precision, sizeof facts->precision, "%s",
-             precision_name(config->precision));
+    config_precision_text(config, facts->precision);
     snprintf(facts->state, sizeof facts->state, "%s", report->state);
     facts->step = trainer->progress.step;
     facts->kimg = trainer_kimg(trainer);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "app/signals.h"
+#include "app/layer_types.h"
 #include "app/summary.h"
 #include "app/train.h"
 
@@ -29,11 +30,26 @@ static void say_rejects(struct run *run)
                        dataset->rejects[i].reason);
 }
 
+// A choice that is legal and loses what loss scaling is for.
+static void say_unscaled(struct run *run)
+{
+    const struct trainer *trainer = &run->trainer;
+    if (trainer->player[NETWORK_D].net.dtype != DTYPE_F16 ||
+        trainer->player[NETWORK_G].net.dtype == DTYPE_F16 ||
+        trainer->player[NETWORK_G].scaler.config.enabled)
+        return;
+    report_say(
+        &run->report,
+        "        G has no loss scale, and its gradients come through D in fp16, where "
+        "what is below 6e-8 becomes 0; --scaler per-network gives it one");
+}
+
 static void say_run(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
     const struct config *config = &run->config;
     struct report *report = &run->report;
+    char precision[PRECISION_TEXT];
     report_say(report, "run     %s", run->folder.path);
     if (run->changes[0])
         report_say(report, "changed %s", run->changes);
@@ -50,7 +66,9 @@ static void say_run(struct run *run)
                    trainer_rows(trainer));
     report_say(report, "train   %.4g kimg (%.1f epochs), batch %d, %s, seed %lld",
                config->kimg, config->kimg * 1000.0 / (double)trainer->dataset->count,
-               config->batch, precision_name(config->precision), (long long)config->seed);
+               config->batch, config_precision_text(config, precision),
+               (long long)config->seed);
+    say_unscaled(run);
 }
 
 static int uses_window(int preview)
@@ -114,8 +132,19 @@ enum status run_prepare(struct run *run)
     return open_window(run);
 }
 
+static enum status write_layer_types(const struct run *run)
+{
+    const struct player *player = run->trainer.player;
+    const struct net *nets[] = {&player[NETWORK_G].net, &player[NETWORK_D].net};
+    char path[1024];
+    return layer_types_write(
+        run_folder_file(&run->folder, path, sizeof path, "precision.json"), nets,
+        NETWORK_COUNT);
+}
+
 enum status run_train(struct run *run)
 {
+    TRY(write_layer_types(run));
     TRY(report_open(&run->report, &run->trainer, &run->folder, run->monitor,
                     run->window != NULL, run->config.preview != PREVIEW_OFF));
     if (run->is_resumed)

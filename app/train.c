@@ -25,6 +25,7 @@
 #include "app/feed.h"
 #include "app/inject.h"
 #include "app/storm.h"
+#include "nets/precision.h"
 
 // Runs D on `input` and leaves dL/dlogit, times the scale, where its backward pass starts.
 // `batches` make the optimizer step that this is for.
@@ -33,7 +34,12 @@ static void judge(struct trainer *trainer, const struct tensor *input, float tar
 {
     const struct ops *ops = trainer->device->ops;
     struct net *d = &trainer->player[NETWORK_D].net;
-    d->input.data = input->data;
+    if (precision_agrees(input, &d->input)) {
+        d->input.data = input->data;
+    } else {
+        ops->pointwise.cast(trainer->device, input, &trainer->fakes);
+        d->input.data = trainer->fakes.data;
+    }
     net_forward(d, NET_TRAIN);
     inject_activation(trainer, NETWORK_D);
     ops->loss.bce_logits(trainer->device, net_output(d), target,
@@ -84,7 +90,10 @@ static void learn_to_deceive(struct trainer *trainer, int is_first,
 {
     struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
     judge(trainer, net_output(g), 1.0f, LOSS_G, trainer->config.g.accum, sums);
-    look_backward(trainer, LOOK_G, d, NET_DGRAD); // ends in G's output gradient
+    look_backward(trainer, LOOK_G, d, NET_DGRAD); // ends in G's output gradient, or in
+    if (!precision_agrees(&d->input_grad, net_output_grad(g))) // what is cast to that
+        trainer->device->ops->pointwise.cast(trainer->device, &d->input_grad,
+                                             net_output_grad(g));
     look_backward(trainer, LOOK_G, g, is_first ? NET_WGRAD : NET_WGRAD | NET_ACCUMULATE);
 }
 

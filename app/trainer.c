@@ -6,6 +6,7 @@
 
 #include "app/output/progress.h"
 #include "nets/init.h"
+#include "nets/precision.h"
 
 enum dtype precision_dtype(int precision)
 {
@@ -16,13 +17,20 @@ enum dtype precision_dtype(int precision)
     }
 }
 
+enum dtype trainer_dtype(const struct config *config, int network)
+{
+    const struct network_config *own = network == NETWORK_G ? &config->g : &config->d;
+    return precision_dtype(config_precision(config, own));
+}
+
 struct dcgan_config trainer_dcgan_config(const struct config *config, int channels)
 {
     return (struct dcgan_config){.resolution = config->resolution,
                                  .channels = channels,
                                  .latent = config->latent,
                                  .g_width = config->g.width,
-                                 .d_width = config->d.width};
+                                 .d_width = config->d.width,
+                                 .fp32_layers = config->fp32_layers};
 }
 
 static void show_decoding(void *context, size_t done, size_t total)
@@ -51,10 +59,10 @@ static enum status open_data(struct trainer *trainer)
 }
 
 // A loss scale is for f16: bf16 has f32's range, and f32 needs none.
-static int wants_scaler(const struct config *config)
+static int wants_scaler(const struct config *config, int network)
 {
     if (config->scaler == SCALER_AUTO)
-        return config->precision == PRECISION_FP16;
+        return trainer_dtype(config, network) == DTYPE_F16;
     return config->scaler != SCALER_OFF;
 }
 
@@ -69,7 +77,7 @@ static enum status create_player(struct trainer *trainer, int network)
                                .beta2 = (float)own->beta2,
                                .eps = (float)own->eps};
     struct grad_scaler_config scaler = config_scaler(config, own);
-    scaler.enabled = wants_scaler(config);
+    scaler.enabled = wants_scaler(config, network);
     TRY(net_plan(&player->net, network == NETWORK_D ? NET_INPUT_GRAD : 0));
     net_initialise(&player->net, (uint64_t)config->seed, (uint64_t)network);
     TRY(adam_create(&player->adam, &player->net, &adam));
@@ -102,27 +110,45 @@ static enum status create_topology(struct trainer *trainer)
                            network);
 }
 
+// Where the two networks agree on types, G's output is D's input and D's input gradient is
+// G's output gradient: the same memory, nothing is copied. Where they do not, both are cast.
+static enum status create_meeting(struct trainer *trainer)
+{
+    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
+    if (precision_agrees(net_output_grad(g), &d->input_grad))
+        net_output_grad(g)->data = d->input_grad.data;
+    if (precision_agrees(net_output(g), &d->input))
+        return STATUS_OK;
+    trainer->fakes = d->input;
+    arena_begin(&trainer->meeting, trainer->device, "fakes as D reads them");
+    arena_reserve(&trainer->meeting, &trainer->fakes.data, tensor_bytes(&trainer->fakes));
+    return arena_commit(&trainer->meeting);
+}
+
 static enum status create_networks(struct trainer *trainer)
 {
     const struct config *config = &trainer->config;
     struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
-    enum dtype dtype = precision_dtype(config->precision);
     struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
-    dcgan_generator(g, trainer->device, &sizes, dtype, trainer_rows(trainer));
-    dcgan_discriminator(d, trainer->device, &sizes, dtype, trainer_rows(trainer));
+    dcgan_generator(g, trainer->device, &sizes, trainer_dtype(config, NETWORK_G),
+                    trainer_rows(trainer));
+    dcgan_discriminator(d, trainer->device, &sizes, trainer_dtype(config, NETWORK_D),
+                        trainer_rows(trainer));
+    const struct net *both[] = {g, d};
+    TRY(precision_check_patterns(config->fp32_layers, both, NETWORK_COUNT));
     for (int network = 0; network < NETWORK_COUNT; network++)
         TRY(create_player(trainer, network));
     TRY(create_topology(trainer));
     g->has_synced_norm = d->has_synced_norm =
         config->sync_bn && trainer->device->world > 1;
-    // G's output gradient is D's input gradient: the same memory, nothing is copied.
-    net_output_grad(g)->data = d->input_grad.data;
+    TRY(create_meeting(trainer));
     TRY(ema_create(&trainer->ema, g, config->ema_kimg, config->ema_rampup));
     ema_reset(&trainer->ema);
     ema_attach(&trainer->ema, &trainer->player[NETWORK_G].adam);
     struct queue_ops queue = trainer->device->ops->queue;
     TRY(queue.open_lane(trainer->device, &trainer->sample_lane));
-    return sampler_create(&trainer->sampler, trainer->sample_lane, &sizes, dtype,
+    return sampler_create(&trainer->sampler, trainer->sample_lane, &sizes,
+                          trainer_dtype(config, NETWORK_G),
                           config->grid_columns * config->grid_rows);
 }
 
@@ -280,6 +306,8 @@ void trainer_release(struct trainer *trainer)
         adam_release(&player->adam);
         net_release(&player->net);
     }
+    if (trainer->meeting.device)
+        arena_release(&trainer->meeting);
     if (trainer->arena.device)
         arena_release(&trainer->arena);
     device_close(device);

@@ -49,13 +49,14 @@ struct trainer {
     struct device *sample_lane; // samples are drawn beside the training
     struct sampler sampler;
     struct feed feed;
+    struct tensor fakes; // G's output in D's type, where they differ; data NULL otherwise
     struct progress progress; // of the last step that was queued
 
     struct repeat *repeat;               // the recorded step
     struct survey survey[NETWORK_COUNT]; // where to look when that network skips
     struct look look;                    // at all tensors, where that is asked for
     struct planted planted;              // what --inject adds
-    struct arena arena;
+    struct arena arena, meeting;         // of planted and small things; of fakes
 
     struct results results;
     struct results_view last; // of the last step that was collected
@@ -64,7 +65,10 @@ struct trainer {
 
 /* The storage type of a run's activations. */
 enum dtype precision_dtype(int precision);
-/* The network sizes that a config asks for; `channels` is the data set's. */
+/* The same of one network, NETWORK_G or NETWORK_D. */
+enum dtype trainer_dtype(const struct config *config, int network);
+/* The network sizes and f32 layers that a config asks for, which it has to outlive;
+ * `channels` is the data set's. */
 struct dcgan_config trainer_dcgan_config(const struct config *config, int channels);
 
 /* Which of the devices that train one run together. */

@@ -21,7 +21,7 @@ struct dashboard {
     char title[160];    // "dcgan28 on fashion-mnist"
     char run[256];      // run folder
     char device[160];   // "AMD EPYC, avx512, 2 threads"
-    char precision[16]; // "fp16"
+    char precision[40]; // "fp16", "G fp32, D fp16"
     char state[64];     // "training", "paused", "finished", "saving ..."
     int64_t step;
     double kimg, kimg_total, images_per_sec, eta_sec, elapsed_sec, epoch;

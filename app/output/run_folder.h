@@ -3,8 +3,9 @@
  * Owns:  the open log files, and a lock on log.txt: one program at a time trains here.
  *
  * options.json, log.txt, stats.jsonl (one object a tick), events.jsonl, reals.png,
- * fakes_init.png, fakes000200.png, snapshot-000200.safetensors, scales.png, preview.png;
- * post-mortem/ (post_mortem.h) where a run was given up.
+ * fakes_init.png, fakes000200.png, snapshot-000200.safetensors, scales.png, preview.png,
+ * precision.json (the type of every layer); post-mortem/ (post_mortem.h) where a run was
+ * given up.
  * A new run takes the next number, never a folder that is there; a resumed run continues
  * in its own folder, and what its logs said after the checkpoint moves to *.bak. */
 #ifndef APP_OUTPUT_RUN_FOLDER_H
