@@ -16,6 +16,7 @@
 struct sample_options {
     const char *source, *seeds, *grid, *output, *device;
     int raw, force, threads;
+    int precision; // enum precision, or -1: as the run's generator
 };
 
 static void print_help(void)
@@ -29,6 +30,8 @@ static void print_help(void)
         "  --grid CxR        columns and rows, like 8x8               (square)\n"
         "  -o, --output PNG  where to                                 (grid.png)\n"
         "  --raw             G's own weights, not their moving average\n"
+        "  --precision TYPE  fp16, bf16 or fp32; prints how close the images are to\n"
+        "                    those in fp32, as PSNR                   (the run's)\n"
         "  --force           replace an existing file\n"
         "  --device NAME     auto, cpu, ref                           (auto)\n"
         "  --threads N       0 = all cores                            (0)\n\n"
@@ -45,6 +48,14 @@ static enum status read_threads(const char *text, int *threads)
                            text);
     *threads = (int)number;
     return STATUS_OK;
+}
+
+static enum status read_precision(const char *text, int *precision)
+{
+    for (*precision = PRECISION_FP16; *precision <= PRECISION_FP32; ++*precision)
+        if (strcmp(text, precision_name(*precision)) == 0)
+            return STATUS_OK;
+    return status_fail(STATUS_USAGE, "--precision %s: expected fp16, bf16 or fp32", text);
 }
 
 // Before minutes of drawing, not after.
@@ -66,10 +77,11 @@ static enum status parse(int argc, char **argv, struct sample_options *options, 
                                           {"force", no_argument, NULL, 'f'},
                                           {"device", required_argument, NULL, 'd'},
                                           {"threads", required_argument, NULL, 't'},
+                                          {"precision", required_argument, NULL, 'p'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
-    *options =
-        (struct sample_options){.seeds = "0-63", .output = "grid.png", .device = "auto"};
+    *options = (struct sample_options){
+        .seeds = "0-63", .output = "grid.png", .device = "auto", .precision = -1};
     // getopt wants a program name before the arguments.
     argc += 1;
     argv -= 1;
@@ -84,6 +96,7 @@ static enum status parse(int argc, char **argv, struct sample_options *options, 
         case 'f': options->force = 1; break;
         case 'd': options->device = optarg; break;
         case 't': TRY(read_threads(optarg, &options->threads)); break;
+        case 'p': TRY(read_precision(optarg, &options->precision)); break;
         case 'h': *help = 1; return STATUS_OK;
         case ':':
             return status_fail(STATUS_USAGE,
@@ -151,36 +164,103 @@ static enum status write_grid(const struct sample_options *options,
     return STATUS_OK;
 }
 
+/* What the images come from. */
+struct drawing {
+    const struct checkpoint *checkpoint;
+    struct device *device;
+    const struct config *config;
+    const uint64_t *seeds;
+    int count, raw;
+};
+
+static size_t pixel_bytes(const struct drawing *drawing)
+{
+    const struct config *config = drawing->config;
+    return (size_t)drawing->count * (size_t)config->resolution *
+           (size_t)config->resolution * (size_t)config->channels;
+}
+
+// With a generator of type `dtype`, but for its f32 layers.
+static enum status draw_pixels(const struct drawing *drawing, enum dtype dtype,
+                               uint8_t *pixels)
+{
+    struct device *device = drawing->device;
+    struct dcgan_config sizes =
+        trainer_dcgan_config(drawing->config, drawing->config->channels);
+    struct sampler sampler;
+    enum status status = sampler_create(&sampler, device, &sizes, dtype, drawing->count);
+    size_t weight_bytes = sampler.net.param_elements * sizeof(float);
+    float *weights =
+        status == STATUS_OK ? device->ops->memory.allot(device, weight_bytes) : NULL;
+    if (status == STATUS_OK && !weights)
+        status = status_fail(STATUS_FAILED, "not enough memory for %zu bytes of weights",
+                             weight_bytes);
+    if (status == STATUS_OK)
+        status = checkpoint_load_generator(drawing->checkpoint, &sampler.net,
+                                           drawing->raw, weights);
+    if (status == STATUS_OK) {
+        sampler_load(&sampler, device, weights);
+        sampler_start(&sampler, drawing->seeds, drawing->count);
+        status = sampler_finish(&sampler, pixels);
+    }
+    if (weights)
+        device->ops->memory.release(device, weights);
+    sampler_release(&sampler);
+    return status;
+}
+
+/* Peak signal-to-noise ratio in dB: 10 log10(255^2 / mean of (a - b)^2); infinite where the
+ * two are equal. */
+static double psnr(const uint8_t *a, const uint8_t *b, size_t count)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++)
+        sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    return 10.0 * log10(255.0 * 255.0 * (double)count / sum);
+}
+
+static enum status print_closeness(const struct drawing *drawing, int precision,
+                                   const uint8_t *pixels)
+{
+    uint8_t *exact = malloc(pixel_bytes(drawing));
+    if (!exact)
+        return status_fail(STATUS_FAILED, "not enough memory for %d images",
+                           drawing->count);
+    enum status status = draw_pixels(drawing, DTYPE_F32, exact);
+    double decibels =
+        status == STATUS_OK ? psnr(pixels, exact, pixel_bytes(drawing)) : 0.0;
+    if (status == STATUS_OK && isinf(decibels))
+        printf("psnr: %s images are those in fp32, pixel for pixel\n",
+               precision_name(precision));
+    else if (status == STATUS_OK)
+        printf("psnr: %.1f dB between %s images and those in fp32\n", decibels,
+               precision_name(precision));
+    free(exact);
+    return status;
+}
+
 static enum status draw(const struct sample_options *options,
                         const struct checkpoint *checkpoint, struct device *device,
                         const uint64_t *seeds, int count, int columns)
 {
     struct config config;
     TRY(checkpoint_config(checkpoint, &config));
-    struct dcgan_config sizes = trainer_dcgan_config(&config, config.channels);
-    struct sampler sampler;
-    enum status status = sampler_create(&sampler, device, &sizes,
-                                        precision_dtype(config.precision), count);
-    size_t weight_bytes = sampler.net.param_elements * sizeof(float);
-    float *weights =
-        status == STATUS_OK ? device->ops->memory.allot(device, weight_bytes) : NULL;
-    uint8_t *pixels = malloc((size_t)count * (size_t)config.resolution *
-                             (size_t)config.resolution * (size_t)config.channels);
-    if (status == STATUS_OK && (!weights || !pixels))
-        status = status_fail(STATUS_FAILED, "not enough memory for %d images", count);
-    if (status == STATUS_OK)
-        status =
-            checkpoint_load_generator(checkpoint, &sampler.net, options->raw, weights);
-    if (status == STATUS_OK) {
-        sampler_load(&sampler, device, weights);
-        sampler_start(&sampler, seeds, count);
-        status = sampler_finish(&sampler, pixels);
-    }
+    struct drawing drawing = {.checkpoint = checkpoint,
+                              .device = device,
+                              .config = &config,
+                              .seeds = seeds,
+                              .count = count,
+                              .raw = options->raw};
+    int precision = options->precision < 0 ? config_precision(&config, &config.g)
+                                           : options->precision;
+    uint8_t *pixels = malloc(pixel_bytes(&drawing));
+    if (!pixels)
+        return status_fail(STATUS_FAILED, "not enough memory for %d images", count);
+    enum status status = draw_pixels(&drawing, precision_dtype(precision), pixels);
+    if (status == STATUS_OK && options->precision >= 0)
+        status = print_closeness(&drawing, precision, pixels);
     if (status == STATUS_OK)
         status = write_grid(options, checkpoint, &config, pixels, count, columns);
-    if (weights)
-        device->ops->memory.release(device, weights);
-    sampler_release(&sampler);
     free(pixels);
     return status;
 }
