@@ -2,7 +2,9 @@
  * peak, and what Winograd makes of it.
  *
  *     bench_layers [THREADS [f32|f16|bf16 [SET]]]
+ *     bench_layers THREADS peak
  *
+ * The second form prints only the peak, one JSON object for each precision.
  * Prints, for forward, dgrad and wgrad of the layers of fmnist-quick, DCGAN-32 and
  * DCGAN-64 at batch 64: the time of the direct way and of Winograd, taken in turns, their
  * ratio, and the GFLOP/s of the better one beside the peak of fused multiply-adds that
@@ -11,6 +13,9 @@
  * that a run takes by Winograd of its own accord. Every time is the fastest of the repeats
  * that fit a fifth of a second: on a busy machine the fastest is the one that was not
  * interrupted. */
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +84,23 @@ enum { CHAINS = 12, STEPS = 200000, PIECES_MAX = 512 };
 PEAK_FUNCTION(peak_avx512, "avx512f", 16)
 PEAK_FUNCTION(peak_avx2, "avx2,fma", 8)
 PEAK_FUNCTION(peak_c, "sse2", 4)
+
+/* The same of dot products of two bf16: `+=` of two products in each lane. */
+__attribute__((target("avx512f,avx512bf16"))) static float peak_avx512_bf16(float start)
+{
+    __m512bh one = (__m512bh)_mm512_set1_epi32(0x3f803f80);
+    __m512 sum[CHAINS], total = _mm512_setzero_ps();
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = _mm512_set1_ps(start + (float)i);
+    for (int step = 0; step < STEPS; step++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = _mm512_dpbf16_ps(sum[i], one, one);
+    }
+    for (int i = 0; i < CHAINS; i++)
+        total = _mm512_add_ps(total, sum[i]);
+    return _mm512_reduce_add_ps(total);
+}
 #endif
 
 /* One piece of the peak's work; keeps a value so that none of it is dropped. */
@@ -94,17 +116,35 @@ static void peak_piece(void *job_pointer, size_t task, int thread)
     job->sink[task] = job->run(1e-9f);
 }
 
-static double peak_gflops(const struct device *device)
+/* The function that goes with what the device uses for operands of `dtype`, and the
+ * multiply-adds of one step of one of its chains; 0 on a CPU that it is not known for. */
+static int peak_function(const struct device *device, enum dtype dtype,
+                         float (**run)(float start))
 {
 #if defined(__x86_64__)
-    int lanes = strstr(device->description, "avx512") ? 16
-                : strstr(device->description, "avx2") ? 8
-                                                      : 4;
+    const char *isa = device->description;
+    if (dtype == DTYPE_BF16 && strstr(isa, "avx512-bf16")) {
+        *run = peak_avx512_bf16;
+        return 32;
+    }
+    int lanes = strstr(isa, "avx512") ? 16 : strstr(isa, "avx2") ? 8 : 4;
+    *run = lanes == 16 ? peak_avx512 : lanes == 8 ? peak_avx2 : peak_c;
+    return lanes;
+#else
+    (void)device;
+    (void)dtype;
+    (void)run;
+    return 0;
+#endif
+}
+
+static double peak_gflops(const struct device *device, enum dtype dtype)
+{
     static struct peak_job job;
-    job.run = lanes == 16 ? peak_avx512 : lanes == 8 ? peak_avx2 : peak_c;
-    int pieces = 8 * device->threads < PIECES_MAX ? 8 * device->threads : PIECES_MAX;
     struct pool *pool;
-    if (pool_create(device->threads, &pool) != STATUS_OK)
+    int each = peak_function(device, dtype, &job.run);
+    int pieces = 8 * device->threads < PIECES_MAX ? 8 * device->threads : PIECES_MAX;
+    if (each == 0 || pool_create(device->threads, &pool) != STATUS_OK)
         return 0.0;
     double best = 1e30;
     for (int repeat = 0; repeat < 5; repeat++) {
@@ -114,11 +154,17 @@ static double peak_gflops(const struct device *device)
         best = seconds < best ? seconds : best;
     }
     pool_destroy(pool);
-    return 2e-9 * CHAINS * (double)STEPS * lanes * pieces / best;
-#else
-    (void)device;
-    return 0.0; // not measured on this CPU
-#endif
+    return 2e-9 * CHAINS * (double)STEPS * each * pieces / best;
+}
+
+static void print_peaks(const struct device *device)
+{
+    static const char *const precisions[] = {
+        [DTYPE_F32] = "fp32", [DTYPE_F16] = "fp16", [DTYPE_BF16] = "bf16"};
+    for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++)
+        printf("{\"precision\": \"%s\", \"threads\": %d, \"gflops\": %.1f}\n",
+               precisions[dtype], device->threads,
+               peak_gflops(device, (enum dtype)dtype));
 }
 
 /* ---- layers ---------------------------------------------------------------------- */
@@ -256,7 +302,10 @@ int main(int argc, char **argv)
                *only_set = argc > 3 ? argv[3] : NULL;
     struct device *device[WAYS] = {NULL};
     int failed = !open_devices(threads, device);
-    if (!failed)
+    int wants_peak = only_dtype && strcmp(only_dtype, "peak") == 0;
+    if (!failed && wants_peak)
+        print_peaks(device[0]);
+    else if (!failed)
         printf("%s\n%-8s %-18s %-4s  %-38s%-38s%s\n", device[0]->description, "set",
                "layer", "", "forward: direct, Winograd ms, GFLOP/s", "dgrad", "wgrad");
     for (size_t i = 0; !failed && i < sizeof layers / sizeof layers[0]; i++) {
@@ -264,13 +313,14 @@ int main(int argc, char **argv)
             if ((only_dtype && strcmp(only_dtype, dtype_name((enum dtype)dtype)) != 0) ||
                 (only_set && strcmp(only_set, layers[i].set) != 0))
                 continue;
-            double peak = peak_gflops(device[0]);
+            double peak = peak_gflops(device[0], (enum dtype)dtype);
             failed |= bench_layer(device, &layers[i], (enum dtype)dtype, peak);
         }
     }
-    if (!failed)
-        printf("register peak now: %.0f GFLOP/s on %d threads\n", peak_gflops(device[0]),
-               device[0]->threads);
+    if (!failed && !wants_peak)
+        printf("register peak now: %.0f GFLOP/s on %d threads, of bf16 %.0f\n",
+               peak_gflops(device[0], DTYPE_F32), device[0]->threads,
+               peak_gflops(device[0], DTYPE_BF16));
     for (int way = 0; way < WAYS; way++)
         device_close(device[way]);
     return failed ? status_exit_code(STATUS_ENVIRONMENT) : 0;

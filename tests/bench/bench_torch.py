@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """What PyTorch takes for one training step of the networks that twinscale trains.
 
-    bench_torch.py [--threads N] [--steps N] [--net fmnist-quick|dcgan64] [--format F]
+    bench_torch.py [--threads N] [--steps N] [--warm-up N] [--net fmnist-quick|dcgan64]
+                   [--format contiguous|channels_last] [--precision fp32|bf16]
 
 One step, as in the PyTorch DCGAN example: D on real, z, G, D on fake, D's Adam, then D on the
-same fake again and G's Adam; BCE on logits; float32; batch 64. Prints one JSON line per
-network and memory format with the median time of a step in milliseconds.
+same fake again and G's Adam; BCE on logits; batch 64; in float32, or under the CPU's bfloat16
+autocast. Prints one JSON line per network, memory format and precision with the median time
+of a step in milliseconds and the GFLOP that the step needs by definition.
 """
 import argparse
+import contextlib
 import json
 import statistics
 import time
@@ -91,27 +94,65 @@ FORMATS = {
 }
 
 
-def make_step(g, d, latent, real):
+def layer_gflop(net, example):
+    """What each convolution and dense layer of a net needs forward, in order."""
+    found = []
+
+    def count(layer, inputs, output):
+        # Each weight meets each pixel of the smaller side once.
+        pixels = min(inputs[0].numel() // inputs[0].shape[1], output.numel() // output.shape[1])
+        found.append(2e-9 * layer.weight.numel() * pixels)
+
+    kinds = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear)
+    hooks = [layer.register_forward_hook(count) for layer in net.modules()
+             if isinstance(layer, kinds)]
+    with torch.no_grad():
+        output = net(example)
+    for hook in hooks:
+        hook.remove()
+    return found, output
+
+
+def step_gflop(g, d, latent):
+    """Three times D forward, twice its gradients and once only dgrad; G once each. Neither
+    net's input has a gradient, except fakes' in G's turn."""
+    of_g, fake = layer_gflop(g, torch.randn(BATCH, latent, 1, 1))
+    of_d, _ = layer_gflop(d, fake)
+    return 8 * sum(of_d) - 2 * of_d[0] + 3 * sum(of_g) - of_g[0]
+
+
+def make_step(g, d, latent, real, precision):
     adam_g = torch.optim.Adam(g.parameters(), lr=2e-4, betas=(0.5, 0.999))
     adam_d = torch.optim.Adam(d.parameters(), lr=2e-4, betas=(0.5, 0.999))
     bce = nn.BCEWithLogitsLoss()
     ones, zeros = torch.ones(BATCH), torch.zeros(BATCH)
 
+    def autocast():
+        if precision == "bf16":
+            return torch.autocast("cpu", dtype=torch.bfloat16)
+        return contextlib.nullcontext()
+
+    def loss(images, labels):
+        with autocast():
+            logits = d(images).view(-1)
+        return bce(logits.float(), labels)
+
     def step():
         adam_d.zero_grad()
-        bce(d(real).view(-1), ones).backward()
-        fake = g(torch.randn(BATCH, latent, 1, 1))
-        bce(d(fake.detach()).view(-1), zeros).backward()
+        loss(real, ones).backward()
+        with autocast():
+            fake = g(torch.randn(BATCH, latent, 1, 1))
+        loss(fake.detach(), zeros).backward()
         adam_d.step()
         adam_g.zero_grad()
-        bce(d(fake).view(-1), ones).backward()
+        loss(fake, ones).backward()
         adam_g.step()
 
     return step
 
 
-def median_ms(step, steps):
-    for _ in range(3):
+def median_ms(step, steps, warm_up):
+    for _ in range(warm_up):
         step()
     times = []
     for _ in range(steps):
@@ -121,34 +162,42 @@ def median_ms(step, steps):
     return statistics.median(times)
 
 
+def bench(net, form, precision, args):
+    torch.manual_seed(0)
+    g, d, (latent, channels, size) = NETS[net]()
+    gflop = step_gflop(g, d, latent)
+    memory = FORMATS[form]
+    g, d = g.to(memory_format=memory), d.to(memory_format=memory)
+    real = torch.rand(BATCH, channels, size, size).mul_(2).sub_(1)
+    step = make_step(g, d, latent, real.contiguous(memory_format=memory), precision)
+    return {
+        "net": net,
+        "program": "torch " + torch.__version__,
+        "precision": precision,
+        "format": form,
+        "threads": torch.get_num_threads(),
+        "batch": BATCH,
+        "steps": args.steps,
+        "ms_per_step": round(median_ms(step, args.steps, args.warm_up), 3),
+        "gflop": round(gflop, 3),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=0, help="0: what PyTorch chooses")
     parser.add_argument("--steps", type=int, default=11)
+    parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--net", choices=NETS, help="default: all")
     parser.add_argument("--format", choices=FORMATS, help="default: all")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), help="default: both")
     args = parser.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)
     for net in [args.net] if args.net else NETS:
         for form in [args.format] if args.format else FORMATS:
-            torch.manual_seed(0)
-            g, d, (latent, channels, size) = NETS[net]()
-            memory = FORMATS[form]
-            g, d = g.to(memory_format=memory), d.to(memory_format=memory)
-            real = torch.rand(BATCH, channels, size, size).mul_(2).sub_(1)
-            step = make_step(g, d, latent, real.contiguous(memory_format=memory))
-            result = {
-                "net": net,
-                "program": "torch " + torch.__version__,
-                "precision": "fp32",
-                "format": form,
-                "threads": torch.get_num_threads(),
-                "batch": BATCH,
-                "steps": args.steps,
-                "ms_per_step": round(median_ms(step, args.steps), 3),
-            }
-            print(json.dumps(result), flush=True)
+            for precision in [args.precision] if args.precision else ("fp32", "bf16"):
+                print(json.dumps(bench(net, form, precision, args)), flush=True)
 
 
 if __name__ == "__main__":

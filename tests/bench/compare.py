@@ -1,13 +1,21 @@
 #!/usr/bin/env python3
-"""twinscale against PyTorch on the same training steps, side by side.
+"""twinscale against PyTorch at its best on the same training steps, side by side.
 
-    compare.py BENCH_STEP [--rounds N] [--steps N] [--threads N] [--net NAME]
+    compare.py BENCH_STEP BENCH_LAYERS [--rounds N] [--steps N] [--threads N] [--net NAME]
+               [--finalists N]
 
-Runs bench_step (every precision) and bench_torch.py (float32, both memory formats) in turns,
-so that whatever else the machine does falls on both, and takes the median over all rounds of
-each one's median step. Prints one JSON object a line: the work, our precision and time, the
-peer and its time, and peer/ours: above 1 we are faster. Single times on a shared machine mean
-little; the ratio within one run is what counts.
+PyTorch runs in float32 and in bfloat16 autocast, with contiguous and channels_last memory, on
+every power of two of threads up to ours, bound to cores and not. Each of these modes is tried
+once; the fastest of each precision (or the --finalists fastest) are then timed in turns with
+every precision of ours, so that whatever else the machine does falls on all of them, and each
+one's time is the median over all rounds of its median step. What was tried and which was best
+is said on stderr.
+
+Prints one JSON object a line: the work, our precision, threads and time, the peer and its
+time, ratio = peer/ours (above 1 we are faster), the GFLOP/s of our step as the definition
+counts them, and its share of the CPU's register peak for that precision, which is measured in
+every round as well. Single times on a shared machine mean little; the ratio within one run is
+what counts.
 """
 import argparse
 import json
@@ -17,44 +25,116 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+NETS = {"fmnist-quick": 40, "dcgan64": 3}  # and the steps of a round
+OURS = ("fp16", "bf16", "fp32")
 
 
-def lines(command):
-    run = subprocess.run(command, check=True, capture_output=True, text=True)
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def lines(command, **settings):
+    run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True,
+                         env=os.environ | settings)
     return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+class Peer:
+    """One way to run PyTorch."""
+
+    def __init__(self, precision, form, threads, is_bound):
+        self.precision, self.form, self.threads = precision, form, threads
+        self.is_bound = is_bound
+        self.times = []
+        self.program, self.gflop = "", 0.0
+
+    def __str__(self):
+        bound = ", bound to cores" if self.is_bound else ""
+        return (f"{self.program} {self.precision} {self.form}, {self.threads} thread"
+                f"{'s' if self.threads > 1 else ''}{bound}")
+
+    def run(self, net, steps, warm_up):
+        binding = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"} if self.is_bound else {}
+        (one,) = lines([sys.executable, os.path.join(HERE, "bench_torch.py"), "--net", net,
+                        "--precision", self.precision, "--format", self.form,
+                        "--threads", str(self.threads), "--steps", str(steps),
+                        "--warm-up", str(warm_up)], **binding)
+        self.program, self.gflop = one["program"], one["gflop"]
+        return one["ms_per_step"]
+
+
+def all_peers(threads_most):
+    counts = {2**i for i in range(threads_most.bit_length())} | {threads_most}
+    return [Peer(precision, form, threads, is_bound)
+            for precision in ("fp32", "bf16")
+            for form in ("contiguous", "channels_last")
+            for threads in sorted(c for c in counts if c <= threads_most)
+            for is_bound in ((False, True) if threads > 1 else (False,))]
+
+
+def choose_finalists(net, args):
+    tried = []
+    for peer in all_peers(args.threads):
+        tried.append((peer.run(net, min(5, args.steps_of[net]), 1), peer))
+        say(f"{net}: tried {peer}: {tried[-1][0]:.1f} ms")
+    chosen = []
+    for precision in ("fp32", "bf16"):
+        group = sorted((t for t in tried if t[1].precision == precision), key=lambda t: t[0])
+        chosen += [peer for _, peer in group[:args.finalists]]
+    return chosen
+
+
+def run_ours(args, net, precision):
+    (one,) = lines([args.bench_step, str(args.steps_of[net]), net, "--device", "cpu",
+                    "--threads", str(args.threads), "--precision", precision])
+    return one
+
+
+def compare(net, args):
+    peers = choose_finalists(net, args)
+    ours, peaks, device = {}, {}, ""
+    for turn in range(args.rounds):
+        say(f"{net}: round {turn + 1} of {args.rounds}")
+        for one in lines([args.bench_layers, str(args.threads), "peak"]):
+            peaks.setdefault(one["precision"], []).append(one["gflops"])
+        for precision in OURS:
+            one = run_ours(args, net, precision)
+            ours.setdefault(precision, []).append(one["ms_per_step"])
+            device = one["device"]
+        for peer in peers:
+            peer.times.append(peer.run(net, args.steps_of[net], 2))
+    for precision in ("fp32", "bf16"):
+        group = [peer for peer in peers if peer.precision == precision]
+        say(f"{net}: the best of {precision}: "
+            f"{min(group, key=lambda peer: statistics.median(peer.times))}")
+    for precision in OURS:
+        for peer in peers:
+            our_ms, peer_ms = statistics.median(ours[precision]), statistics.median(peer.times)
+            gflops = peer.gflop / our_ms * 1e3
+            # The fastest round of the peak: a slower one was interrupted.
+            peak = max(peaks[precision])
+            yield {"work": f"{net}, whole step, batch 64", "precision": precision,
+                   "threads": args.threads, "ours_ms": round(our_ms, 2), "peer": str(peer),
+                   "peer_ms": round(peer_ms, 2), "ratio": round(peer_ms / our_ms, 2),
+                   "gflops": round(gflops, 1),
+                   "share_of_peak": round(gflops / peak, 3) if peak else None,
+                   "rounds": args.rounds, "machine": device}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bench_step")
+    parser.add_argument("bench_layers")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=0, help="a round; 0: by the network")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--net", choices=("fmnist-quick", "dcgan64"))
+    parser.add_argument("--net", choices=NETS)
+    parser.add_argument("--finalists", type=int, default=1, help="of each PyTorch precision")
     args = parser.parse_args()
-    for net in [args.net] if args.net else ["fmnist-quick", "dcgan64"]:
-        steps = args.steps or (40 if net == "fmnist-quick" else 3)
-        ours, peers, device = {}, {}, ""
-        for turn in range(args.rounds):
-            print(f"{net}: round {turn + 1} of {args.rounds}", file=sys.stderr)
-            for precision in ("fp16", "bf16", "fp32"):
-                for one in lines([args.bench_step, str(steps), net, "--device", "cpu",
-                                  "--threads", str(args.threads),
-                                  "--precision", precision]):
-                    ours.setdefault(precision, []).append(one["ms_per_step"])
-                    device = one["device"]
-            for one in lines([sys.executable, os.path.join(HERE, "bench_torch.py"), "--net",
-                              net, "--threads", str(args.threads), "--steps", str(steps)]):
-                peer = f'{one["program"]} {one["precision"]} {one["format"]}'
-                peers.setdefault(peer, []).append(one["ms_per_step"])
-        for precision, our_times in ours.items():
-            for peer, peer_times in peers.items():
-                our_ms, peer_ms = statistics.median(our_times), statistics.median(peer_times)
-                print(json.dumps({
-                    "work": f"{net}, whole step, batch 64", "precision": precision,
-                    "threads": args.threads, "ours_ms": round(our_ms, 2), "peer": peer,
-                    "peer_ms": round(peer_ms, 2), "ratio": round(peer_ms / our_ms, 2),
-                    "rounds": args.rounds, "machine": device}), flush=True)
+    args.steps_of = {net: args.steps or steps for net, steps in NETS.items()}
+    for net in [args.net] if args.net else NETS:
+        for result in compare(net, args):
+            print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Measures twinscale and PyTorch side by side; one JSON object a line on stdout.
+# Measures twinscale and PyTorch at its best side by side; one JSON object a line on stdout.
 #   sh tests/bench/run.sh [--quick] [options of compare.py]
 # PYTHON names an interpreter that has torch (default: python3).
 set -eu
@@ -17,5 +17,6 @@ if [ "${1:-}" = --quick ]; then
     set -- --rounds 3 --net fmnist-quick "$@"
 fi
 cmake -S "$root" -B "$build" >&2
-cmake --build "$build" --target bench_step --parallel 2 >&2
-exec "$python" "$root/tests/bench/compare.py" "$build/tests/bench/bench_step" "$@"
+cmake --build "$build" --target bench_step bench_layers --parallel 2 >&2
+exec "$python" "$root/tests/bench/compare.py" "$build/tests/bench/bench_step" \
+    "$build/tests/bench/bench_layers" "$@"
