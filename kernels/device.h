@@ -39,7 +39,8 @@ struct device {
 
 /* Opens `name`: "auto" (a GPU when it works, else the CPU), "cpu", "ref", "cuda:N".
  *   threads  0 = one per core that this process may use
- * The environment variable TWINSCALE_ISA = avx512 | avx2 | c lowers what "cpu" uses.
+ * The environment variable TWINSCALE_ISA = avx512-bf16 | avx512 | avx2 | c lowers what
+ * "cpu" uses.
  * Refuses, with the reason: an unknown name, an absent GPU, an op table with an empty
  * slot (named), arithmetic that hides inf and NaN (the build used -ffast-math or its
  * like). On success the caller owns *device. */

@@ -1,21 +1,43 @@
 /* body.h - all kernels of one instruction set, and their table.
- * Flow:  isa_NAME.c defines ISA and includes this; CMake gives that file its flags. */
+ * Flow:  isa_NAME.c defines ISA and ISA_NAME and includes this; CMake gives that file its flags. */
 #include "kernels/cpu/body_finish.h"
 #include "kernels/cpu/body_flat.h"
 #include "kernels/cpu/body_gemm.h"
 #include "kernels/cpu/body_norm.h"
 #include "kernels/cpu/body_pack.h"
+#include "kernels/cpu/body_pairs.h"
 #include "kernels/cpu/body_winograd.h"
 
 #define BODY_JOIN(a, b) a##b
 #define BODY_TABLE(name) BODY_JOIN(isa_, name)
-#define BODY_QUOTE(name) #name
-#define BODY_TEXT(name) BODY_QUOTE(name)
 
-const struct isa BODY_TABLE(ISA) = {
-    .name = BODY_TEXT(ISA),
+#ifdef HAS_PAIRS
+static const struct isa pairs_table = {
+    .name = ISA_NAME,
     .tile_rows = TILE_ROWS,
     .tile_cols = TILE_COLS,
+    .per_float = 2,
+    .pack_window = pairs_window,
+    .pack_right = pairs_right,
+    .pack_right_turned = pairs_right_turned,
+    .pack_left_panels = pairs_left_panels,
+    .pack_right_window = pairs_right_window,
+    .multiply_rows = pairs_multiply_rows,
+    .multiply_panels = pairs_multiply_panels,
+    .finish_row = finish_row,
+    .finish_flat = finish_flat,
+    .finish_grad = finish_grad,
+};
+#endif
+
+const struct isa BODY_TABLE(ISA) = {
+    .name = ISA_NAME,
+    .tile_rows = TILE_ROWS,
+    .tile_cols = TILE_COLS,
+    .per_float = 1,
+#ifdef HAS_PAIRS
+    .pairs = &pairs_table,
+#endif
     .pack_window = pack_window,
     .pack_right = pack_right,
     .pack_right_turned = pack_right_turned,

@@ -7,11 +7,22 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/simd.h"
 
+/* sum + value*right, or with pairs of bf16 in the lanes the sum of both products. */
+ALWAYS_INLINE VEC add_product(VEC value, VEC right, VEC sum, const int pairs)
+{
+#ifdef HAS_PAIRS
+    if (pairs)
+        return v_dot(value, right, sum);
+#endif
+    (void)pairs;
+    return v_fma(value, right, sum);
+}
+
 /* left(i, k) at left[i*row_step + k*depth_step]. `rows` and `vectors` are constants where
  * this is inlined, so that `sum` lives in registers. */
 ALWAYS_INLINE void tile(const struct block *block, const float *left, size_t row_step,
                         size_t depth_step, const float *right, float *result,
-                        const int rows, const int vectors)
+                        const int rows, const int vectors, const int pairs)
 {
     VEC sum[TILE_ROWS][2];
 #pragma GCC unroll 12
@@ -22,9 +33,9 @@ ALWAYS_INLINE void tile(const struct block *block, const float *left, size_t row
 #pragma GCC unroll 12
         for (int i = 0; i < rows; i++) {
             VEC value = v_set1(left[(size_t)i * row_step]);
-            sum[i][0] = v_fma(value, first, sum[i][0]);
+            sum[i][0] = add_product(value, first, sum[i][0], pairs);
             if (vectors > 1)
-                sum[i][1] = v_fma(value, second, sum[i][1]);
+                sum[i][1] = add_product(value, second, sum[i][1], pairs);
         }
     }
 #pragma GCC unroll 12
@@ -38,10 +49,21 @@ ALWAYS_INLINE void tile(const struct block *block, const float *left, size_t row
 }
 
 #ifdef HALF_VEC
+ALWAYS_INLINE HALF_VEC add_half_product(HALF_VEC value, HALF_VEC right, HALF_VEC sum,
+                                        const int pairs)
+{
+#ifdef HAS_PAIRS
+    if (pairs)
+        return h_dot(value, right, sum);
+#endif
+    (void)pairs;
+    return h_fma(value, right, sum);
+}
+
 /* The same for a vector and a half of columns. */
 ALWAYS_INLINE void tile_and_half(const struct block *block, const float *left,
                                  size_t row_step, size_t depth_step, const float *right,
-                                 float *result, const int rows)
+                                 float *result, const int rows, const int pairs)
 {
     VEC sum[TILE_ROWS];
     HALF_VEC half_sum[TILE_ROWS];
@@ -56,8 +78,8 @@ ALWAYS_INLINE void tile_and_half(const struct block *block, const float *left,
 #pragma GCC unroll 12
         for (int i = 0; i < rows; i++) {
             float value = left[(size_t)i * row_step];
-            sum[i] = v_fma(v_set1(value), first, sum[i]);
-            half_sum[i] = h_fma(h_set1(value), second, half_sum[i]);
+            sum[i] = add_product(v_set1(value), first, sum[i], pairs);
+            half_sum[i] = add_half_product(h_set1(value), second, half_sum[i], pairs);
         }
     }
 #pragma GCC unroll 12
@@ -76,18 +98,19 @@ ALWAYS_INLINE void tile_and_half(const struct block *block, const float *left,
 /* Picks the tile whose constants cover what is left of the block. */
 ALWAYS_INLINE void tile_covering(const struct block *block, const float *left,
                                  size_t row_step, size_t depth_step, const float *right,
-                                 float *result, int rows, int cols)
+                                 float *result, int rows, int cols, const int pairs)
 {
     int height = rows > 2 * TILE_ROW_STEP ? 3 : rows > TILE_ROW_STEP ? 2 : 1;
     int is_wide = cols > LANES;
 #ifdef HALF_VEC
     if (height == 3 && is_wide && cols <= LANES + HALF_LANES) {
-        tile_and_half(block, left, row_step, depth_step, right, result, TILE_ROWS);
+        tile_and_half(block, left, row_step, depth_step, right, result, TILE_ROWS, pairs);
         return;
     }
 #endif
-#define TILE(steps, vectors) \
-    tile(block, left, row_step, depth_step, right, result, (steps)*TILE_ROW_STEP, vectors)
+#define TILE(steps, vectors)                                                      \
+    tile(block, left, row_step, depth_step, right, result, (steps)*TILE_ROW_STEP, \
+         vectors, pairs)
     if (height == 3 && is_wide)
         TILE(3, 2);
     else if (height == 3)
@@ -108,28 +131,41 @@ _Static_assert(GEMM_PANEL_ROWS % TILE_ROWS == 0 && GEMM_ROWS % TILE_ROWS == 0 &&
                    GEMM_COLS % (2 * LANES) == 0,
                "whole tiles");
 
-static void multiply_rows(const struct block *block)
+ALWAYS_INLINE void multiply_block(const struct block *block, const size_t row_step,
+                                  const size_t depth_step, size_t tile_step,
+                                  const int pairs)
 {
     const float *right = block->right;
     for (int n = 0; n < block->cols; n += 2 * LANES, right += block->right_panel_step) {
-        for (int m = 0; m < block->rows; m += TILE_ROWS)
-            tile_covering(block, block->left + (size_t)m * GEMM_LEFT_STEP, GEMM_LEFT_STEP,
-                          1, right, block->result + (size_t)m * block->result_step + n,
-                          block->rows - m, block->cols - n);
+        const float *left = block->left;
+        for (int m = 0; m < block->rows; m += TILE_ROWS, left += tile_step)
+            tile_covering(block, left, row_step, depth_step, right,
+                          block->result + (size_t)m * block->result_step + n,
+                          block->rows - m, block->cols - n, pairs);
     }
+}
+
+static void multiply_rows(const struct block *block)
+{
+    multiply_block(block, GEMM_LEFT_STEP, 1, TILE_ROWS * GEMM_LEFT_STEP, 0);
 }
 
 static void multiply_panels(const struct block *block)
 {
-    const float *right = block->right;
-    for (int n = 0; n < block->cols; n += 2 * LANES, right += block->right_panel_step) {
-        for (int m = 0; m < block->rows; m += TILE_ROWS)
-            tile_covering(block, block->left + (size_t)m * (size_t)block->depth, 1,
-                          TILE_ROWS, right,
-                          block->result + (size_t)m * block->result_step + n,
-                          block->rows - m, block->cols - n);
-    }
+    multiply_block(block, 1, TILE_ROWS, TILE_ROWS * (size_t)block->depth, 0);
 }
+
+#ifdef HAS_PAIRS
+static void pairs_multiply_rows(const struct block *block)
+{
+    multiply_block(block, GEMM_LEFT_STEP, 1, TILE_ROWS * GEMM_LEFT_STEP, 1);
+}
+
+static void pairs_multiply_panels(const struct block *block)
+{
+    multiply_block(block, 1, TILE_ROWS, TILE_ROWS * (size_t)block->depth, 1);
+}
+#endif
 
 /* One column, four rows: dot products along the depth, which is padded with zeros. */
 ALWAYS_INLINE void dot_rows(const struct block *block, int row, int col, const int rows)

@@ -330,7 +330,7 @@ ALWAYS_INLINE void wino_multiply_as(const struct wino_product *p, const size_t r
                                   left + (size_t)m * row_step + (size_t)k * depth_step,
                                   row_step, depth_step, right,
                                   result + (size_t)m * block.result_step + n, p->rows - m,
-                                  p->cols - n);
+                                  p->cols - n, 0);
         }
     }
 }

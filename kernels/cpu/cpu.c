@@ -16,6 +16,7 @@
 // From the best to the plainest.
 static const struct isa *const isas[] = {
 #if defined(__x86_64__) || defined(__i386__)
+    &isa_avx512_bf16,
     &isa_avx512,
     &isa_avx2,
 #endif
@@ -30,6 +31,12 @@ static int has_f16c(void)
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
 }
+
+static int has_avx512bf16(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & (1u << 5));
+}
 #endif
 
 static int cpu_has(const struct isa *isa)
@@ -40,10 +47,13 @@ static int cpu_has(const struct isa *isa)
         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     if (isa == &isa_avx2)
         return avx2;
+    int avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                 __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     if (isa == &isa_avx512)
-        return avx2 && __builtin_cpu_supports("avx512f") &&
-               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512dq");
+        return avx512;
+    if (isa == &isa_avx512_bf16)
+        return avx512 && has_avx512bf16();
 #endif
     return isa == &isa_c;
 }
@@ -54,17 +64,18 @@ static enum status choose_isa(const struct isa **result)
     const char *wanted = getenv("TWINSCALE_ISA");
     int first = 0;
     if (wanted && *wanted) {
-        static const char *const names[] = {"avx512", "avx2", "c"};
+        static const char *const names[] = {"avx512-bf16", "avx512", "avx2", "c"};
+        enum { NAMES = sizeof names / sizeof names[0] };
         int rank = 0;
-        while (rank < 3 && strcmp(wanted, names[rank]) != 0)
+        while (rank < NAMES && strcmp(wanted, names[rank]) != 0)
             rank++;
-        if (rank == 3)
+        if (rank == NAMES)
             return status_fail(
                 STATUS_USAGE,
-                "TWINSCALE_ISA is \"%s\": expected avx512, avx2 or c, or unset "
-                "it to use the best this CPU has",
+                "TWINSCALE_ISA is \"%s\": expected avx512-bf16, avx512, avx2 or c, "
+                "or unset it to use the best this CPU has",
                 wanted);
-        first = rank - (3 - ISAS);
+        first = rank - (NAMES - ISAS);
     }
     int index = first < 0 ? 0 : first;
     while (!cpu_has(isas[index]))

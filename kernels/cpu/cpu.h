@@ -2,8 +2,9 @@
  * Flow:  device_open("cpu") -> [cpu_open] -> device->ops.
  * Owns:  device->backend: the op table, the scratch of each thread, one workspace.
  *
- * The vector code is chosen at run time: AVX-512, AVX2 with FMA, or plain C. The
- * environment variable TWINSCALE_ISA = avx512 | avx2 | c lowers the choice. */
+ * The vector code is chosen at run time: AVX-512 with dot products of bf16, AVX-512,
+ * AVX2 with FMA, or plain C. The environment variable
+ * TWINSCALE_ISA = avx512-bf16 | avx512 | avx2 | c lowers the choice. */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 

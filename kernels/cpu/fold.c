@@ -67,7 +67,8 @@ static void pack_task(void *job_pointer, size_t panel, int thread)
     int cols = fold->cols - col < tile_cols ? fold->cols - col : tile_cols;
     job->isa->pack_right(job->weights->data, job->weights->dtype, (size_t)col,
                          (size_t)fold->cols, depth, cols,
-                         job->right + panel * (size_t)tile_cols * (size_t)depth);
+                         job->right + panel * (size_t)tile_cols *
+                                          (size_t)isa_floats(job->isa, depth));
 }
 
 /* taps[pixel][r, s, c] for the pixels of a span of dy rows. */
@@ -75,6 +76,7 @@ static void multiply_span(const struct fold_job *job, size_t sample, struct span
                           float *left, float *taps)
 {
     const struct fold *fold = job->fold;
+    const struct isa *isa = job->isa;
     const struct conv_desc *d = &fold->desc;
     struct window pixels = {.data = job->dy->data,
                             .dtype = job->dy->dtype,
@@ -88,7 +90,7 @@ static void multiply_span(const struct fold_job *job, size_t sample, struct span
                             .taps_w = 1};
     struct block block = {.left = left,
                           .right_panel_step =
-                              (size_t)d->y.c * (size_t)job->isa->tile_cols,
+                              (size_t)(isa_floats(isa, d->y.c) * isa->tile_cols),
                           .result_step = fold->tap_step,
                           .cols = fold->cols};
     size_t first = (sample * (size_t)d->y.h + (size_t)span.first) * (size_t)d->y.w;
@@ -96,13 +98,14 @@ static void multiply_span(const struct fold_job *job, size_t sample, struct span
     for (int m = 0; m < count; m += GEMM_ROWS) {
         block.rows = count - m < GEMM_ROWS ? count - m : GEMM_ROWS;
         block.result = taps + (size_t)m * fold->tap_step;
-        for (int k = 0; k < d->y.c; k += block.depth) {
-            block.depth = d->y.c - k < GEMM_DEPTH ? d->y.c - k : GEMM_DEPTH;
-            block.right = job->right + (size_t)(k * job->isa->tile_cols);
+        for (int k = 0; k < d->y.c; k += isa_depth(isa)) {
+            int elements = d->y.c - k < isa_depth(isa) ? d->y.c - k : isa_depth(isa);
+            block.depth = isa_floats(isa, elements);
+            block.right = job->right + (size_t)(isa_floats(isa, k) * isa->tile_cols);
             block.accumulate = k > 0;
-            job->isa->pack_window(&pixels, first + (size_t)m, block.rows, k, block.depth,
-                                  left, GEMM_LEFT_STEP);
-            job->isa->multiply_rows(&block);
+            isa->pack_window(&pixels, first + (size_t)m, block.rows, k, elements, left,
+                             GEMM_LEFT_STEP);
+            isa->multiply_rows(&block);
         }
     }
 }
@@ -177,13 +180,14 @@ void fold_run(const struct fold *fold, struct device *device, const struct tenso
               struct tensor *dx)
 {
     struct cpu_backend *backend = cpu_backend(device);
-    struct fold_job job = {.fold = fold,
-                           .isa = backend->isa,
-                           .scratch = backend->scratch,
-                           .dy = dy,
-                           .weights = weights,
-                           .dx = dx,
-                           .right = backend->workspace};
+    struct fold_job job = {
+        .fold = fold,
+        .isa = isa_for(backend->isa, dy->dtype, weights->dtype, fold->desc.y.c),
+        .scratch = backend->scratch,
+        .dy = dy,
+        .weights = weights,
+        .dx = dx,
+        .right = backend->workspace};
     if (epilogue)
         job.epilogue = *epilogue;
     if (job.epilogue.sum)

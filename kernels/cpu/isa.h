@@ -9,7 +9,15 @@
  * [cols/tile_cols][depth][tile_cols], the last filled with zeros result
  * [rows][result_step] f32 in scratch; the tile kernel may write up to a whole tile beyond
  * rows and columns that count No operand is ever skipped for being zero: inf*0 must be
- * NaN here as it is in ref. */
+ * NaN here as it is in ref.
+ *
+ * Where the CPU has dot products of bf16 pairs (AVX512_BF16), a product of two bf16
+ * operands is packed as pairs along the depth, each in the place of one float, and is
+ * otherwise the same. The products of two bf16 are exact and the sums f32, so the result
+ * differs from that of widened operands in the order of adding alone; but the instruction
+ * takes subnormal operands for zeros and flushes subnormal sums to zero, whatever the
+ * rounding mode. bf16 has the range of f32: what is lost is below 2^-126, and a sum that
+ * is not finite never is. */
 #ifndef KERNELS_CPU_ISA_H
 #define KERNELS_CPU_ISA_H
 
@@ -83,11 +91,11 @@ struct sweep {
 /* ---- Winograd; see winograd.h ----------------------------------------------------- */
 
 #define WINO_POINTS 25
-#define WINO_CHANNELS 16 // of x in one step of depth: times 4 phases
-#define WINO_DEPTH 64    // of one block product; short, for the sake of its rounding
-#define WINO_COLS 32     // columns of a task of forward and dgrad
-#define WINO_TILES 96    // rows of such a task, at most
-#define WINO_ROWS 48     // rows of a task of wgrad, whose columns are WINO_DEPTH
+#define WINO_CHANNELS 16  // of x in one step of depth: times 4 phases
+#define WINO_DEPTH 64     // of one block product; short, for the sake of its rounding
+#define WINO_COLS 32      // columns of a task of forward and dgrad
+#define WINO_TILES 96     // rows of such a task, at most
+#define WINO_ROWS 48      // rows of a task of wgrad, whose columns are WINO_DEPTH
 #define WINO_LEFT_STEP 80 // floats from one row of a left side to the next
 
 /* A tensor seen as tiles of 4x4 pixels of y: y itself, or x, where a tile is 10x10. */
@@ -148,6 +156,11 @@ struct adam_sweep {
 struct isa {
     const char *name;
     int tile_rows, tile_cols;
+    // Elements of the depth in one float of a GEMM's operands: 1, or 2 where the functions
+    // from pack_window to multiply_panels pack pairs of bf16. Depths given to the packing
+    // are elements, those of a block floats.
+    int per_float;
+    const struct isa *pairs; // the table that packs pairs, or NULL
 
     // Packing. pack_window writes rows m = [first, first + rows), k = [k0, k0 + depth),
     // and zeros up to a whole vector after each. pack_right copies `depth` source rows,
@@ -222,7 +235,27 @@ struct isa {
 
 extern const struct isa isa_c;
 #if defined(__x86_64__) || defined(__i386__)
-extern const struct isa isa_avx2, isa_avx512;
+extern const struct isa isa_avx2, isa_avx512, isa_avx512_bf16;
 #endif
+
+/* The table for a product of operands of these dtypes. Of an odd `depth` that both sides
+ * have in one row no pairs can be made. */
+static inline const struct isa *isa_for(const struct isa *isa, enum dtype left,
+                                        enum dtype right, int depth)
+{
+    int can_pair = left == DTYPE_BF16 && right == DTYPE_BF16 && depth % 2 == 0;
+    return isa->pairs && can_pair ? isa->pairs : isa;
+}
+
+/* Floats that `depth` elements take, and the most elements of one block product. */
+static inline int isa_floats(const struct isa *isa, int depth)
+{
+    return (depth + isa->per_float - 1) / isa->per_float;
+}
+
+static inline int isa_depth(const struct isa *isa)
+{
+    return GEMM_DEPTH * isa->per_float;
+}
 
 #endif

@@ -89,7 +89,7 @@ static void pack_panel(const struct product_job *job, const struct phase *phase,
     int cols =
         product->cols - col < isa->tile_cols ? product->cols - col : isa->tile_cols;
     float *to = job->right + phase->right_offset +
-                panel * (size_t)isa->tile_cols * (size_t)phase->depth;
+                panel * (size_t)isa->tile_cols * (size_t)isa_floats(isa, phase->depth);
     if (product->is_turned) {
         size_t step = (size_t)phase->depth;
         isa->pack_right_turned(w->data, w->dtype, (size_t)col * step, step, phase->depth,
@@ -105,7 +105,7 @@ static void pack_panel(const struct product_job *job, const struct phase *phase,
                       phase->tap_w - s * product->weight_step;
             size_t offset = (size_t)tap * (size_t)product->weight_channels + (size_t)col;
             isa->pack_right(w->data, w->dtype, offset, step, window->channels, cols, to);
-            to += (size_t)window->channels * (size_t)isa->tile_cols;
+            to += (size_t)(isa_floats(isa, window->channels) * isa->tile_cols);
         }
     }
 }
@@ -184,20 +184,21 @@ static void multiply_part(const struct product_job *job, const struct part *part
     if (depth == 0) // no tap reaches these pixels
         memset(scratch->result, 0,
                (size_t)part->rows * block.result_step * sizeof(float));
-    for (int k = 0; k < depth; k += block.depth) {
-        block.depth = depth - k < GEMM_DEPTH ? depth - k : GEMM_DEPTH;
+    for (int k = 0; k < depth; k += isa_depth(isa)) {
+        int elements = depth - k < isa_depth(isa) ? depth - k : isa_depth(isa);
+        block.depth = isa_floats(isa, elements);
         block.accumulate = k > 0;
-        isa->pack_window(&part->window, part->row, part->rows, k, block.depth,
-                         scratch->left, GEMM_LEFT_STEP);
+        isa->pack_window(&part->window, part->row, part->rows, k, elements, scratch->left,
+                         GEMM_LEFT_STEP);
         if (thin) {
             block.right = thin_of(job, part->phase) + k;
             block.right_panel_step = thin_depth(part->phase);
             isa->multiply_thin(&block);
         } else {
-            block.right_panel_step = (size_t)depth * tile_cols;
+            block.right_panel_step = (size_t)isa_floats(isa, depth) * tile_cols;
             block.right = job->right + part->phase->right_offset +
                           (size_t)part->col / tile_cols * block.right_panel_step +
-                          (size_t)k * tile_cols;
+                          (size_t)isa_floats(isa, k) * tile_cols;
             isa->multiply_rows(&block);
         }
     }
@@ -323,6 +324,14 @@ static void combine_sums(const struct product_job *job)
     }
 }
 
+/* What must be even for pairs: the depth, or that of a tap where they are packed one by
+ * one. */
+static int pair_depth(const struct product *product)
+{
+    const struct phase *phase = product->phases;
+    return product->is_turned ? phase->depth : phase->window.channels;
+}
+
 void product_run(const struct product *product, struct device *device,
                  const struct tensor *left, const struct tensor *weights,
                  const struct conv_epilogue *epilogue, struct tensor *out)
@@ -335,6 +344,8 @@ void product_run(const struct product *product, struct device *device,
                               .weights = weights,
                               .out = out,
                               .right = backend->workspace};
+    if (!is_thin(product))
+        job.isa = isa_for(backend->isa, left->dtype, weights->dtype, pair_depth(product));
     if (epilogue)
         job.epilogue = *epilogue;
     float *free_space = job.right + product->right_floats;

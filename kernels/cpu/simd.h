@@ -12,6 +12,7 @@
  *   v_nonfinite(a)             not 0 if any lane is inf or NaN, by its bits
  *   v_total(a)                 the sum of the lanes
  *   v_load_f16 ..              half and bfloat16, the same bits as half.h
+ *   HAS_PAIRS, v_pair, v_dot   optional: bf16 pairs in the lanes, and their dot products
  *   HALF_VEC, h_load ..        optional: half a vector, for GEMM columns between one and
  *                              one and a half vectors
  */

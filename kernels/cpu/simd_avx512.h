@@ -211,6 +211,31 @@ static inline void v_store_bf16_n(uint16_t *to, VEC v, int n)
     _mm256_mask_storeu_epi16(to, v_mask(n), v_to_bf16_bits(v));
 }
 
+#ifdef __AVX512BF16__
+#define HAS_PAIRS
+
+/* Each lane the pair of two bf16 values that the lanes of low and high hold as f32. */
+static inline VEC v_pair(VEC low, VEC high)
+{
+    __m512i first = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
+    __m512i second = _mm512_castps_si512(high);
+    return _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xaaaaaaaau, first, second));
+}
+
+/* c + the products of the pairs of a and b. */
+static inline VEC v_dot(VEC a, VEC b, VEC c)
+{
+    return _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a),
+                            (__m512bh)_mm512_castps_si512(b));
+}
+
+static inline HALF_VEC h_dot(HALF_VEC a, HALF_VEC b, HALF_VEC c)
+{
+    return _mm256_dpbf16_ps(c, (__m256bh)_mm256_castps_si256(a),
+                            (__m256bh)_mm256_castps_si256(b));
+}
+#endif
+
 static inline VEC v_round_f16(VEC v)
 {
     return _mm512_cvtph_ps(v_to_f16_bits(v));

@@ -61,14 +61,16 @@ static void multiply_pixels(const struct wgrad_job *job, struct corner at, size_
                           .rows = at.rows,
                           .cols = at.cols};
     size_t channels = (size_t)job->wgrad->rows;
-    for (size_t pixel = first; pixel < end; pixel += (size_t)block.depth) {
-        block.depth = end - pixel < GEMM_DEPTH ? (int)(end - pixel) : GEMM_DEPTH;
+    size_t most = (size_t)isa_depth(isa);
+    for (size_t pixel = first; pixel < end; pixel += most) {
+        int pixels = end - pixel < most ? (int)(end - pixel) : (int)most;
+        block.depth = isa_floats(isa, pixels);
         block.accumulate = pixel > first;
         block.right_panel_step = (size_t)block.depth * (size_t)isa->tile_cols;
         isa->pack_left_panels(job->dy->data, job->dy->dtype,
-                              pixel * channels + (size_t)at.row, channels, block.depth,
+                              pixel * channels + (size_t)at.row, channels, pixels,
                               at.rows, scratch->left);
-        isa->pack_right_window(&job->window, pixel, block.depth, at.col, at.cols,
+        isa->pack_right_window(&job->window, pixel, pixels, at.col, at.cols,
                                scratch->line, scratch->right);
         isa->multiply_panels(&block);
     }
@@ -119,7 +121,7 @@ void wgrad_run(const struct wgrad *wgrad, struct device *device, const struct te
 {
     struct cpu_backend *backend = cpu_backend(device);
     struct wgrad_job job = {.wgrad = wgrad,
-                            .isa = backend->isa,
+                            .isa = isa_for(backend->isa, x->dtype, dy->dtype, 0),
                             .scratch = backend->scratch,
                             .dy = dy,
                             .window = wgrad->window,

@@ -18,7 +18,7 @@
 #include "kernels/ops.h"
 #include "tests/support/support.h"
 
-#define BACKENDS_MAX 3
+#define BACKENDS_MAX 4
 #define THREAD_COUNTS 3
 
 struct backend {
@@ -73,7 +73,7 @@ static int open_cpu_backend(const char *isa, struct backend *backend)
 /* How many there are; 0 is a failure. */
 static int open_backends(void)
 {
-    static const char *const isas[BACKENDS_MAX] = {"c", "avx2", "avx512"};
+    static const char *const isas[BACKENDS_MAX] = {"c", "avx2", "avx512", "avx512-bf16"};
     int count = 0;
     for (size_t i = 0; i < BACKENDS_MAX; i++) {
         int opened = open_cpu_backend(isas[i], &backends[count]);

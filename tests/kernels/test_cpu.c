@@ -11,7 +11,8 @@
 #include "kernels/ref/ref.h"
 #include "tests/support/support.h"
 
-static const char *const isa_names[] = {"avx512", "avx2", "c"};
+static const char *const isa_names[] = {"avx512-bf16", "avx512", "avx2", "c"};
+#define ISAS (int)(sizeof isa_names / sizeof isa_names[0])
 
 static struct device open_at(const char *isa, int threads)
 {
@@ -25,7 +26,7 @@ static struct device open_at(const char *isa, int threads)
 /* Runs check(device) on one device per instruction set. */
 static void at_every_isa(void (*check)(struct device *device))
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < ISAS; i++) {
         struct device device = open_at(isa_names[i], 2);
         check(&device);
         cpu_close(&device);
@@ -47,7 +48,7 @@ static void test_an_unknown_instruction_set_is_refused_with_the_known_ones(void 
     setenv("TWINSCALE_ISA", "sse9", 1);
     assert_int_equal(cpu_open(&device), STATUS_USAGE);
     unsetenv("TWINSCALE_ISA");
-    assert_non_null(strstr(status_message(), "\"sse9\": expected avx512, avx2 or c"));
+    assert_non_null(strstr(status_message(), "\"sse9\": expected avx512-bf16, avx512, avx2 or c"));
     cpu_close(&device); // never opened: fine
 }
 

@@ -9,7 +9,8 @@
 #include "kernels/ref/ref.h"
 #include "tests/support/support.h"
 
-static const char *const isa_names[] = {"avx512", "avx2", "c"};
+static const char *const isa_names[] = {"avx512-bf16", "avx512", "avx2", "c"};
+#define ISAS (int)(sizeof isa_names / sizeof isa_names[0])
 
 static struct device open_at(const char *isa, int threads)
 {
@@ -130,7 +131,7 @@ static void test_epilogues_equal_ref_on_every_way_through_the_code(void **state)
 {
     (void)state;
     struct device ref = open_ref();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < ISAS; i++) {
         struct device device = open_at(isa_names[i], 2);
         for (int row = 0; row < CONVS; row++) {
             for (int a = ACTIVATION_NONE; a <= ACTIVATION_TANH; a++) {
@@ -159,7 +160,7 @@ static void assert_same_bits(const struct results *a, const struct results *b)
 static void test_convolutions_give_the_same_bits_on_any_number_of_threads(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < ISAS; i++) {
         for (int row = 0; row < CONVS; row++) {
             struct device one = open_at(isa_names[i], 1), five = open_at(isa_names[i], 5);
             struct conv_desc d = conv_row(row, DTYPE_F16);
@@ -230,7 +231,7 @@ static void test_batch_norm_equals_ref(void **state)
 {
     (void)state;
     struct device ref = open_ref();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < ISAS; i++) {
         struct device device = open_at(isa_names[i], 2);
         for (int row = 0; row < NORMS; row++) {
             for (int a = ACTIVATION_NONE; a <= ACTIVATION_TANH; a++) {
@@ -257,7 +258,7 @@ static void test_batch_norm_equals_ref(void **state)
 static void test_batch_norm_gives_the_same_bits_on_any_number_of_threads(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < ISAS; i++) {
         struct device one = open_at(isa_names[i], 1), five = open_at(isa_names[i], 5);
         for (int row = 0; row < NORMS; row++) {
             struct norm_results a =

@@ -10,7 +10,8 @@
 #include "kernels/ops.h"
 #include "tests/support/support.h"
 
-static const char *const isa_names[] = {"avx512", "avx2", "c"};
+static const char *const isa_names[] = {"avx512-bf16", "avx512", "avx2", "c"};
+#define ISAS (int)(sizeof isa_names / sizeof isa_names[0])
 
 static struct device open_at(const char *isa, int threads)
 {
@@ -214,14 +215,14 @@ static void check_products(const char *isa, enum fill fill)
 static void test_gemm_equals_a_plain_triple_loop_for_odd_sizes(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ISAS; i++)
         check_products(isa_names[i], FILL_RANDOM);
 }
 
 static void test_gemm_of_small_integers_is_exact(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ISAS; i++)
         check_products(isa_names[i], FILL_SMALL_INTEGERS);
 }
 
@@ -257,14 +258,14 @@ static void check_convolutions(const char *isa)
 static void test_convolutions_equal_their_definition(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ISAS; i++)
         check_convolutions(isa_names[i]);
 }
 
 static void test_inf_and_nan_reach_every_sum_they_belong_to_and_no_other(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < ISAS; i++) {
         struct device device = open_at(isa_names[i], 2);
         check_conv(&device, conv_of(2, 9, 3, 5, 4, 2, 1, DTYPE_F32), FILL_EDGE);
         check_conv(&device, conv_of(2, 6, 20, 40, 4, 2, 1, DTYPE_F32), FILL_EDGE);
