@@ -1,5 +1,4 @@
 /* config_check.c - rules between settings, and what --resume may change. */
-#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -121,14 +120,12 @@ static enum status check_names(const struct config *config)
 struct grad_scaler_config config_scaler(const struct config *config,
                                         const struct network_config *network)
 {
-    // Where no minimum is asked for it is the smallest scale that can be divided by.
-    double min_scale = network->min_scale > 0.0 ? network->min_scale : (double)FLT_MIN;
     return (struct grad_scaler_config){.init_scale = network->init_scale,
                                        .growth_factor = network->growth_factor,
                                        .backoff_factor = network->backoff_factor,
                                        .growth_interval = network->growth_interval,
                                        .is_static = config->scaler == SCALER_STATIC,
-                                       .min_scale = min_scale,
+                                       .min_scale = network->min_scale,
                                        .max_scale = network->max_scale,
                                        .hysteresis = network->hysteresis,
                                        .hysteresis_refill = network->hysteresis_refill,

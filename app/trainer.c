@@ -1,5 +1,6 @@
 #include "app/trainer.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,10 @@ static enum status create_player(struct trainer *trainer, int network)
                                .eps = (float)own->eps};
     struct grad_scaler_config scaler = config_scaler(config, own);
     scaler.enabled = wants_scaler(config, network);
+    // Without a minimum, PyTorch's rule ends at a scale of 0, and 1/scale before it: here it
+    // ends at the smallest scale that can be divided by.
+    if (scaler.min_scale == 0.0)
+        scaler.min_scale = (double)FLT_MIN;
     TRY(net_plan(&player->net, network == NETWORK_D ? NET_INPUT_GRAD : 0));
     net_initialise(&player->net, (uint64_t)config->seed, (uint64_t)network);
     TRY(adam_create(&player->adam, &player->net, &adam));

@@ -553,15 +553,6 @@ static void test_several_faults_are_read_in_order_up_to_a_limit(void **state)
                      0);
 }
 
-static void test_a_scale_can_always_be_divided_by(void **state)
-{
-    (void)state;
-    struct config config = parsed("photos");
-    assert_true((float)config_scaler(&config, &config.g).min_scale == 0x1p-126f);
-    config.g.min_scale = 8.0;
-    assert_true(config_scaler(&config, &config.g).min_scale == 8.0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,7 +581,6 @@ int main(void)
         cmocka_unit_test(test_settings_that_contradict_each_other_are_refused),
         cmocka_unit_test(test_check_also_sees_values_that_did_not_come_from_text),
         cmocka_unit_test(test_several_faults_are_read_in_order_up_to_a_limit),
-        cmocka_unit_test(test_a_scale_can_always_be_divided_by),
         cmocka_unit_test(test_a_fault_to_plant_is_read_or_refused),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);
