@@ -16,9 +16,8 @@ static enum status check_inject(const struct config *config)
     return status_fail(
         STATUS_USAGE,
         "--inject: \"%s\" is not a fault; give network, steps (the first is 1) and one "
-        "of "
-        "inf, nan, nan-forward, huge-activation and bad-weight, such as d:10-40:inf or "
-        "d:10-:nan; at most %d with commas between",
+        "of inf, nan, nan-forward, huge-activation and bad-weight, such as d:10-40:inf "
+        "or d:10-:nan; at most %d with commas between",
         config->inject, FAULTS_MAX);
 }
 

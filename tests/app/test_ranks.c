@@ -125,6 +125,30 @@ static void test_an_overflow_on_the_last_rank_makes_all_skip(void **state)
     assert_float_equal(facts.scaler[NETWORK_G].scale, 1024.0, 0.0);
 }
 
+static void test_a_nan_in_one_ranks_forward_pass_makes_all_skip(void **state)
+{
+    (void)state;
+    // The checkpoint at the end compares them.
+    const char *run = new_run("kinds", "",
+                              "--gpus 2 --kimg 0.096 --inject "
+                              "d:3:nan-forward,g:5:nan-forward");
+    struct checkpoint_facts facts = facts_of(run);
+    assert_int_equal(facts.step, 6);
+    assert_int_equal(facts.scaler[NETWORK_D].skipped, 2);
+    assert_int_equal(facts.scaler[NETWORK_G].skipped, 2);
+}
+
+static void test_a_storm_that_is_warned_of_does_not_end_any_rank(void **state)
+{
+    (void)state;
+    const char *run = new_run("warned", "",
+                              "--gpus 2 --kimg 0.192 --inject d:3-8:inf --max-skips 3 "
+                              "--on-overflow-storm warn");
+    struct checkpoint_facts facts = facts_of(run);
+    assert_int_equal(facts.step, 12);
+    assert_int_equal(facts.scaler[NETWORK_D].skipped, 6);
+}
+
 // Where one rank alone finds what the sum has hidden or made, in found_inf_unscaled say.
 static void test_what_one_rank_alone_finds_makes_all_skip(void **state)
 {
@@ -304,6 +328,8 @@ int main(void)
         DATA_TEST(test_several_ranks_with_synced_norm_are_one_rank),
         DATA_TEST(test_a_resumed_run_of_ranks_is_the_run_never_stopped),
         DATA_TEST(test_an_overflow_on_the_last_rank_makes_all_skip),
+        DATA_TEST(test_a_nan_in_one_ranks_forward_pass_makes_all_skip),
+        DATA_TEST(test_a_storm_that_is_warned_of_does_not_end_any_rank),
         DATA_TEST(test_what_one_rank_alone_finds_makes_all_skip),
         DATA_TEST(test_scalers_that_differ_end_the_run_at_the_next_checkpoint),
         DATA_TEST(test_a_rank_that_dies_leaves_the_last_snapshot_intact),
