@@ -86,6 +86,7 @@ struct config {
     int precision;   // enum precision
     // Layers that are f32 in any run: "d.conv4,g.*".
     char fp32_layers[CONFIG_TEXT];
+    int recompute;     // batch norm's outputs are made again in the backward pass
     int threads;       // 0 = all
     int tf32;          // GPU: f32 products may be rounded to TF32
     int deterministic; // GPU: only algorithms that repeat bit for bit

@@ -148,6 +148,10 @@ const struct setting settings[] = {
      "layers that are f32 in a half run, by name with *, as in d.conv4,g.*: their "
      "operands, outputs and gradients, with casts around them; --dry-run lists the "
      "names"},
+    {"recompute", SWITCH(recompute), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,
+     "keeps no outputs of batch norm for the backward pass, which makes them again: less "
+     "memory, the same bits, a little slower (--dry-run tells both); --grad-stats then "
+     "has no row for them"},
     {"threads", INT(threads), RANGE(0, 1024), "0", "N", GROUP_MACHINE, RESUME_FREE,
      "CPU threads; 0 takes one per core"},
     {"tf32", SWITCH(tf32), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,

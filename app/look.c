@@ -52,7 +52,7 @@ static enum status create_twin(struct trainer *trainer)
     dcgan_discriminator(d, trainer->device, &sizes, DTYPE_F32, trainer_rows(trainer));
     for (int network = 0; network < NETWORK_COUNT; network++) {
         struct net *twin = &look->twin[network];
-        TRY(net_plan(twin, network == NETWORK_D ? NET_INPUT_GRAD : 0));
+        TRY(net_plan(twin, trainer_net_options(&trainer->config, network)));
         CHECK(twin->param_elements == trainer->player[network].net.param_elements);
         twin->has_synced_norm = trainer->player[network].net.has_synced_norm;
     }

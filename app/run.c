@@ -44,6 +44,28 @@ static void say_unscaled(struct run *run)
         "what is below 6e-8 becomes 0; --scaler per-network gives it one");
 }
 
+// Bytes of both networks' activations and their gradients, and what --recompute saves.
+static size_t activation_bytes(const struct trainer *trainer, size_t *unkept)
+{
+    size_t bytes = 0;
+    *unkept = 0;
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        bytes += trainer->player[network].net.activations.bytes;
+        *unkept += trainer->player[network].net.unkept_bytes;
+    }
+    return bytes;
+}
+
+static void say_recompute(struct run *run)
+{
+    size_t unkept, bytes = activation_bytes(&run->trainer, &unkept);
+    if (run->config.recompute)
+        report_say(&run->report,
+                   "memory  activations %.1f MB, %.1f MB (%.0f %%) less by --recompute",
+                   (double)bytes / 1e6, (double)unkept / 1e6,
+                   100.0 * (double)unkept / (double)(bytes + unkept));
+}
+
 static void say_run(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
@@ -69,6 +91,7 @@ static void say_run(struct run *run)
                config->batch, config_precision_text(config, precision),
                (long long)config->seed);
     say_unscaled(run);
+    say_recompute(run);
 }
 
 static int uses_window(int preview)
@@ -157,9 +180,39 @@ enum status run_train(struct run *run)
     return STATUS_OK;
 }
 
-static void print_dry(const struct run *run, double per_kimg)
+// By itself, in the numbers of one step: D learns from two batches where G learns from one.
+static double recompute_seconds(struct trainer *trainer)
 {
-    const struct trainer *trainer = &run->trainer;
+    const struct config *config = &trainer->config;
+    const struct memory_ops *memory = &trainer->device->ops->memory;
+    const int turns = 10;
+    memory->wait(trainer->device);
+    double started = now_seconds();
+    for (int turn = 0; turn < turns; turn++) {
+        for (int i = 0; i < 2 * config_step_batches(config); i++)
+            net_recompute(&trainer->player[NETWORK_D].net);
+        for (int i = 0; i < config->g.accum; i++)
+            net_recompute(&trainer->player[NETWORK_G].net);
+    }
+    memory->wait(trainer->device);
+    return (now_seconds() - started) / turns;
+}
+
+static void print_recompute(struct trainer *trainer, double per_kimg)
+{
+    size_t unkept, bytes = activation_bytes(trainer, &unkept);
+    double per_step = per_kimg * (double)config_step_images(&trainer->config) / 1000.0;
+    double added = recompute_seconds(trainer);
+    printf(
+        "recompute: %.1f MB of activations, %.1f MB (%.0f %%) less than without; %.1f %% "
+        "of a step's time is for that\n",
+        (double)bytes / 1e6, (double)unkept / 1e6,
+        100.0 * (double)unkept / (double)(bytes + unkept), 100.0 * added / per_step);
+}
+
+static void print_dry(struct run *run, double per_kimg)
+{
+    struct trainer *trainer = &run->trainer;
     char eta[32];
     for (int network = 0; network < NETWORK_COUNT; network++)
         summary_print(stdout, &trainer->player[network].net);
@@ -169,6 +222,8 @@ static void print_dry(const struct run *run, double per_kimg)
                trainer_rows(trainer));
     printf("data: %s, %zu images\n", trainer->dataset->source, trainer->dataset->count);
     printf("memory: %.2f GB\n", peak_memory_gb());
+    if (run->config.recompute)
+        print_recompute(trainer, per_kimg);
     printf("speed: %.0f images/s, %.2f s per kimg\n", 1000.0 / per_kimg, per_kimg);
     printf("time for %.4g kimg: %s\n", run->config.kimg,
            duration_text(per_kimg * run->config.kimg, eta, sizeof eta));

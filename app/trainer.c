@@ -67,6 +67,12 @@ static int wants_scaler(const struct config *config, int network)
     return config->scaler != SCALER_OFF;
 }
 
+int trainer_net_options(const struct config *config, int network)
+{
+    return (network == NETWORK_D ? NET_INPUT_GRAD : 0) |
+           (config->recompute ? NET_RECOMPUTE : 0);
+}
+
 static enum status create_player(struct trainer *trainer, int network)
 {
     static const char *const names[] = {[NETWORK_G] = "g", [NETWORK_D] = "d"};
@@ -83,7 +89,7 @@ static enum status create_player(struct trainer *trainer, int network)
     // ends at the smallest scale that can be divided by.
     if (scaler.min_scale == 0.0)
         scaler.min_scale = (double)FLT_MIN;
-    TRY(net_plan(&player->net, network == NETWORK_D ? NET_INPUT_GRAD : 0));
+    TRY(net_plan(&player->net, trainer_net_options(config, network)));
     net_initialise(&player->net, (uint64_t)config->seed, (uint64_t)network);
     TRY(adam_create(&player->adam, &player->net, &adam));
     return grad_scaler_create(&player->scaler, trainer->device, names[network], &scaler);

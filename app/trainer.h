@@ -103,6 +103,9 @@ uint64_t trainer_stream_seed(const struct trainer *trainer);
 double trainer_kimg(const struct trainer *trainer);
 double trainer_epoch(const struct trainer *trainer);
 
+/* What net_plan() of a network, or of its f32 twin, makes room for. */
+int trainer_net_options(const struct config *config, int network);
+
 /* Images of a batch that this device takes. */
 int trainer_rows(const struct trainer *trainer);
 

@@ -131,6 +131,16 @@ static void norm_forward(struct net *net, struct layer *layer, const struct tens
     op->act_forward(net->device, x, &layer->norm, activation, slope, &layer->y);
 }
 
+void layer_remake(struct net *net, struct layer *norm)
+{
+    enum activation activation;
+    float slope;
+    fused_activation_of(net, norm, &activation, &slope);
+    net->device->ops->norm.act_forward(net->device,
+                                       net_layer_input(net, (int)(norm - net->layers)),
+                                       &norm->norm, activation, slope, &norm->y);
+}
+
 static enum status norm_forward_tangent(struct net *net, struct layer *layer,
                                         const struct tensor *x_tangent)
 {

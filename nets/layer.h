@@ -29,6 +29,9 @@ struct layer_passes {
 /* Never NULL; a slot is NULL where a kind has nothing to do (an activation has no wgrad). */
 const struct layer_passes *layer_passes(enum layer_kind kind);
 
+/* A batch norm's output once more, of its last forward pass; with its fused activation. */
+void layer_remake(struct net *net, struct layer *norm);
+
 /* True for rows that are a convolution or its transpose, dense layers among them. */
 int layer_is_conv(const struct layer *layer);
 

@@ -58,6 +58,23 @@ enum status net_forward_tangent(struct net *net)
     return STATUS_OK;
 }
 
+// What row `input` put out, if it is not kept, for its reader's wgrad.
+static void remake(struct net *net, int input)
+{
+    struct layer *layer = &net->layers[input];
+    if (layer->fused_into >= 0)
+        layer = &net->layers[layer->fused_into];
+    layer_remake(net, layer);
+}
+
+void net_recompute(struct net *net)
+{
+    for (int row = 1; row < net->layer_count; row++)
+        if (net->layers[row - 1].is_remade && layer_is_conv(&net->layers[row]) &&
+            !net->layers[row].casts_input)
+            remake(net, row - 1);
+}
+
 void net_backward_row(struct net *net, int row, int what)
 {
     struct layer *layer = &net->layers[row];
@@ -65,13 +82,22 @@ void net_backward_row(struct net *net, int row, int what)
     struct tensor *x = net_layer_input(net, row);
     int input = layer->input;
     struct tensor *dx = input < 0 ? &net->input_grad : &net->layers[input].dy;
-    // Batch norm's wgrad reads sums that its dgrad makes: dgrad goes first.
+    int has_wgrad = (what & NET_WGRAD) && pass->wgrad,
+        accumulates = !!(what & NET_ACCUMULATE);
+    // An input that is made again lies where its gradient goes: wgrad comes first.
+    int is_remade = has_wgrad && input >= 0 && net->layers[input].is_remade;
+    if (is_remade) {
+        if (!layer->casts_input)
+            remake(net, input);
+        pass->wgrad(net, layer, &layer->dy, x, accumulates);
+    }
+    // Otherwise dgrad does: batch norm's wgrad reads sums that its dgrad makes.
     if (input >= 0 || (what & NET_DGRAD))
         pass->dgrad(net, layer, x, layer->casts_input ? &layer->cast_dx : dx);
     if (layer->casts_input)
         cast(net, &layer->cast_dx, dx);
-    if ((what & NET_WGRAD) && pass->wgrad)
-        pass->wgrad(net, layer, &layer->dy, x, !!(what & NET_ACCUMULATE));
+    if (has_wgrad && !is_remade)
+        pass->wgrad(net, layer, &layer->dy, x, accumulates);
 }
 
 void net_backward(struct net *net, int what)

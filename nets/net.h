@@ -74,6 +74,7 @@ struct layer {
     int fused_into;       // row, or -1
     int feeds_norm; // row of the batch norm whose sums this convolution makes, or -1
     int undone_by;  // row of the convolution whose dgrad undoes this activation, or -1
+    int is_remade;  // its output is not kept: NET_RECOMPUTE
 
     // Where the row below has another type: its output in this row's type, and the gradient
     // before it is cast to the type of the row below.
@@ -109,6 +110,7 @@ struct net {
     float norm_momentum;         // of the running statistics; NET_NORM_MOMENTUM
     int has_synced_norm;         // batch norm's statistics are those of all ranks
     int options;
+    size_t unkept_bytes; // what NET_RECOMPUTE saves
     struct arena parameters, activations;
 };
 
@@ -120,6 +122,9 @@ enum {
     NET_INFERENCE = 1,  // no gradients at all: a net that only samples
     NET_INPUT_GRAD = 2, // dL/dinput (a discriminator, for the generator's sake)
     NET_TANGENT = 4,    // forward_tangent
+    // Outputs of batch norm are not kept for the backward pass, which makes them again from
+    // its input: less memory, the same bits.
+    NET_RECOMPUTE = 8,
 };
 
 enum net_mode { NET_TRAIN, NET_EVAL };
@@ -170,6 +175,9 @@ void net_backward(struct net *net, int what);
 /* One row of it, the last one first: for who looks at gradients on the way. A row's dy is
  * complete when its turn comes, and may be overwritten by the rows below it. */
 void net_backward_row(struct net *net, int row, int what);
+
+/* What NET_RECOMPUTE adds to one backward pass with NET_WGRAD, by itself: to be timed. */
+void net_recompute(struct net *net);
 
 /* Directional derivative of the output along net->input_tangent, at the point of the last
  * net_forward(); into the last row's tangent. Fails, naming the row, where a layer has no

@@ -7,6 +7,8 @@
  *     the other, batch norm and activations work in place;
  *   - where a row has another type than the one below it, a cast of that one's output has its
  *     own place too, and all casts of gradients share one region, for as long as a row takes;
+ *   - with NET_RECOMPUTE an output of batch norm lies where its gradient will: it is read by
+ *     the next row at once, and made again for that row's wgrad, before the gradient comes;
  *   - a fused activation shares its output and its gradient with the row it is fused into. */
 #include "nets/net.h"
 
@@ -149,6 +151,21 @@ static int has_own_output(const struct layer *layer)
     return layer->fused_activation < 0;
 }
 
+// Where a convolution reads a batch norm: its wgrad wants that output, its dgrad does not.
+static void choose_remade(struct net *net)
+{
+    int is_asked = (net->options & NET_RECOMPUTE) && !(net->options & NET_INFERENCE);
+    for (int row = 0; is_asked && row < net->layer_count; row++) {
+        struct layer *norm = &net->layers[row];
+        int top = has_own_output(norm) ? row : norm->fused_activation;
+        if (norm->kind != LAYER_BATCH_NORM || top + 1 >= net->layer_count ||
+            !layer_is_conv(&net->layers[top + 1]))
+            continue;
+        norm->is_remade = net->layers[top].is_remade = 1;
+        net->unkept_bytes += tensor_bytes(&norm->y);
+    }
+}
+
 static void plan_outputs(struct net *net, const int turn[])
 {
     struct arena *arena = &net->activations;
@@ -161,7 +178,7 @@ static void plan_outputs(struct net *net, const int turn[])
         struct layer *layer = &net->layers[i];
         if (layer->kind == LAYER_BATCH_NORM)
             reserve_norm_vectors(arena, &layer->norm, layer->y.c_stored);
-        if (!has_own_output(layer))
+        if (!has_own_output(layer) || layer->is_remade)
             continue;
         if (net->options & NET_INFERENCE)
             arena_reserve_at(arena, &layer->y.data, turns.offset[turn[i + 1]]);
@@ -242,6 +259,7 @@ enum status net_plan(struct net *net, int options)
     int turn[NET_LAYERS_MAX + 1];
     choose_turns(net, turn);
     arena_begin(&net->activations, net->device, "activations");
+    choose_remade(net);
     plan_outputs(net, turn);
     plan_casts(net);
     if (!(options & NET_INFERENCE))
@@ -249,6 +267,9 @@ enum status net_plan(struct net *net, int options)
     if (options & NET_TANGENT)
         plan_tangents(net);
     TRY(arena_commit(&net->activations));
+    for (int i = 0; i < net->layer_count; i++)
+        if (net->layers[i].is_remade)
+            net->layers[i].y.data = net->layers[i].dy.data;
     for (int i = 0; i < net->layer_count; i++)
         if (!has_own_output(&net->layers[i]))
             net->layers[i].y.data = net->layers[net->layers[i].fused_activation].y.data;

@@ -33,7 +33,8 @@ static void add(struct survey *survey, const struct net *net, int row,
 void survey_add_activations(struct survey *survey, struct net *net)
 {
     for (int row = 0; row < net->layer_count; row++)
-        if (net->layers[row].fused_into < 0) // else the same memory as the row before
+        // Else the same memory as the row before, or memory that is used again.
+        if (net->layers[row].fused_into < 0 && !net->layers[row].is_remade)
             add(survey, net, row, SURVEY_ACTIVATION, &net->layers[row].y);
 }
 

@@ -50,7 +50,7 @@ struct survey {
 };
 
 void survey_begin(struct survey *survey, struct device *device);
-/* Outputs of all rows, in execution order. */
+/* Outputs of all rows that are kept, in execution order. */
 void survey_add_activations(struct survey *survey, struct net *net);
 /* Gradients of all parameters, in backward order. */
 void survey_add_gradients(struct survey *survey, struct net *net);

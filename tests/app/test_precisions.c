@@ -37,8 +37,10 @@ static void assert_same_run(const char *one, const char *other)
     char runs[2][1024], digests[2][32];
     train("one", one, runs[0]);
     train("other", other, runs[1]);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         digest_of(runs[i], digests[i]);
+        remove_folder(runs[i]);
+    }
     if (strcmp(digests[0], digests[1]) != 0)
         fail_msg("\"%s\" and \"%s\" are not the same run", one, other);
 }
@@ -183,6 +185,41 @@ static void test_statistics_of_layers_work_where_types_differ(void **state)
                     "--fp32-layers d.conv2,g.act1 --g-precision bf16 --grad-stats 2");
 }
 
+/* ---- recomputation --------------------------------------------------------------- */
+
+static void test_outputs_that_are_made_again_change_no_bit_of_a_run(void **state)
+{
+    (void)state;
+    assert_same_run("--grad-stats 3", "--grad-stats 3 --recompute");
+    assert_same_run("--precision bf16 --d-accum 2 --g-accum 2 --n-dis 2 --kimg 0.256",
+                    "--precision bf16 --d-accum 2 --g-accum 2 --n-dis 2 --kimg 0.256 "
+                    "--recompute");
+    assert_same_run("--inject d:3:inf --fp32-layers d.conv2,g.bn2",
+                    "--inject d:3:inf --fp32-layers d.conv2,g.bn2 --recompute");
+}
+
+static void test_the_memory_and_the_time_of_making_outputs_again_are_told(void **state)
+{
+    (void)state;
+    char text[8192], run[1024], command[64];
+    assert_int_equal(twinscale(text, sizeof text, "train " SMALL_RUN " -n --recompute"),
+                     0);
+    const char *line = strstr(text, "recompute: ");
+    assert_non_null(line);
+    double bytes = 0, unkept = 0, share = 0, time = 0;
+    assert_int_equal(sscanf(line,
+                            "recompute: %lf MB of activations, %lf MB (%lf %%) less than "
+                            "without; %lf %%",
+                            &bytes, &unkept, &share, &time),
+                     4);
+    assert_true(unkept > 0.0 && share > 10.0 && share < 50.0);
+    assert_true(time > 0.0 && time < 50.0);
+    train("told", "--recompute", run);
+    assert_int_equal(run_command(command, sizeof command,
+                                 "grep -c 'less by --recompute' '%s/log.txt'", run),
+                     0);
+}
+
 /* ---- what is told ---------------------------------------------------------------- */
 
 static const char *type_in(json_t *layers, const char *name, const char *key)
@@ -276,6 +313,8 @@ int main(void)
         TEST(test_a_pattern_that_names_no_layer_ends_the_run_before_it_begins),
         TEST(test_a_run_with_f32_layers_resumes_to_the_same_bytes),
         TEST(test_statistics_of_layers_work_where_types_differ),
+        TEST(test_outputs_that_are_made_again_change_no_bit_of_a_run),
+        TEST(test_the_memory_and_the_time_of_making_outputs_again_are_told),
         TEST(test_a_run_keeps_and_tells_the_types_of_its_layers),
         TEST(test_info_prints_the_policy_with_its_sources),
         TEST(test_samples_in_half_are_close_to_those_in_f32),

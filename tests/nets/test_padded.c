@@ -32,15 +32,18 @@ static void fill_named(struct tensor *tensor)
                           (float)((number * 37) % 101) / 101.0f - 0.5f);
 }
 
-static void run_network(struct run *run, int multiple, int is_generator, enum dtype dtype)
+static void run_network(struct run *run, int multiple, int is_generator, enum dtype dtype,
+                        const char *held, int options)
 {
+    struct dcgan_config config = sizes;
+    config.fp32_layers = held;
     assert_int_equal(device_open("ref", 1, &run->device), STATUS_OK);
     run->device->channel_multiple = multiple;
     if (is_generator)
-        dcgan_generator(&run->net, run->device, &sizes, dtype, BATCH);
+        dcgan_generator(&run->net, run->device, &config, dtype, BATCH);
     else
-        dcgan_discriminator(&run->net, run->device, &sizes, dtype, BATCH);
-    assert_int_equal(net_plan(&run->net, NET_INPUT_GRAD), STATUS_OK);
+        dcgan_discriminator(&run->net, run->device, &config, dtype, BATCH);
+    assert_int_equal(net_plan(&run->net, NET_INPUT_GRAD | options), STATUS_OK);
     net_initialise(&run->net, 11, 0);
     run->input = run->net.input;
     run->input.data = calloc(1, tensor_bytes(&run->input));
@@ -81,11 +84,12 @@ static void assert_same_values(const char *what, const struct tensor *plain,
     }
 }
 
-static void compare(int is_generator, enum dtype dtype)
+static void compare_with(int is_generator, enum dtype dtype, const char *held,
+                         int options)
 {
     static struct run plain, padded;
-    run_network(&plain, 1, is_generator, dtype);
-    run_network(&padded, 8, is_generator, dtype);
+    run_network(&plain, 1, is_generator, dtype, held, 0);
+    run_network(&padded, 8, is_generator, dtype, held, options);
     assert_same_values("output", net_output(&plain.net), net_output(&padded.net));
     assert_same_values("input gradient", &plain.net.input_grad, &padded.net.input_grad);
     for (int i = 0; i < plain.net.param_count; i++) {
@@ -97,6 +101,11 @@ static void compare(int is_generator, enum dtype dtype)
                         plain.net.buffer_elements * sizeof(float));
     close_run(&plain);
     close_run(&padded);
+}
+
+static void compare(int is_generator, enum dtype dtype)
+{
+    compare_with(is_generator, dtype, NULL, 0);
 }
 
 static void test_a_padded_generator_computes_the_same_bits(void **state)
@@ -113,11 +122,23 @@ static void test_a_padded_discriminator_computes_the_same_bits(void **state)
     compare(0, DTYPE_F32);
 }
 
+static void
+test_padding_stays_zero_through_casts_and_outputs_that_are_made_again(void **state)
+{
+    (void)state;
+    compare_with(1, DTYPE_F16, "g.conv2,g.act2", 0);
+    compare_with(0, DTYPE_F16, "d.conv1,d.bn2", 0);
+    compare_with(1, DTYPE_F16, "g.conv2", NET_RECOMPUTE);
+    compare_with(0, DTYPE_BF16, NULL, NET_RECOMPUTE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_padded_generator_computes_the_same_bits),
         cmocka_unit_test(test_a_padded_discriminator_computes_the_same_bits),
+        cmocka_unit_test(
+            test_padding_stays_zero_through_casts_and_outputs_that_are_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
