@@ -8,6 +8,8 @@
 enum status sample_command(int argc, char **argv);
 /* `twinscale info CHECKPOINT [--digest]`, `twinscale info --devices` */
 enum status info_command(int argc, char **argv);
+/* `twinscale ctl RUN [key=value ...]` */
+enum status ctl_command(int argc, char **argv);
 /* `twinscale data check PATH` */
 enum status data_command(int argc, char **argv);
 

@@ -144,6 +144,9 @@ static void print_surroundings(FILE *stream)
     print_entry(stream, "space", "in the window: pauses and goes on");
     print_entry(stream, "s, e",
                 "in the window: saves a snapshot; writes the sample grid");
+    print_entry(stream, "[ ], { }",
+                "in the window: halve and double the loss scale of D, of G; `twinscale "
+                "ctl RUN` changes other settings of a run that goes on");
     print_entry(stream, "q",
                 "in the window: saves and ends; closing the window leaves the "
                 "run alive");
@@ -166,6 +169,7 @@ static void print_surroundings(FILE *stream)
                 "log.txt is what the terminal showed");
     print_entry(stream, "post-mortem/",
                 "after an overflow storm: reason, settings, last batch, layers, events");
+    print_entry(stream, "control", "a socket for `twinscale ctl`, while the run goes on");
     print_entry(stream, "options.json", "all settings; good as a --preset again");
     print_entry(stream, "precision.json", "the type of every layer's tensors");
 }

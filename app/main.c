@@ -19,6 +19,8 @@ static const struct command commands[] = {
      sample_command},
     {"info", "CHECKPOINT [--digest] | --devices", "what a checkpoint holds; what is here",
      info_command},
+    {"ctl", "RUN [g.growth_interval=500 ...]",
+     "change settings of a run that is going on", ctl_command},
     {"data", "check PATH", "every file that cannot be used, and why", data_command},
 };
 
@@ -60,7 +62,8 @@ static enum status dispatch(int argc, char **argv)
             return commands[i].run(argc - 2, argv + 2);
     return status_fail(
         STATUS_USAGE,
-        "%s: no such command; the commands are train, sample, info and data", argv[1]);
+        "%s: no such command; the commands are train, sample, info, ctl and data",
+        argv[1]);
 }
 
 int main(int argc, char **argv)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "app/change.h"
 #include "app/diagnosis.h"
 #include "app/train.h"
 
@@ -293,6 +294,17 @@ void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLAC
     // The one scale that both have moves twice in a step: each of them tells both moves.
     if (is_moved && trainer->topology.kind == TOPOLOGY_SHARED_PER_STEP)
         event_rescale(report, !network, record);
+}
+
+void event_change(struct report *report, const struct change *change)
+{
+    const struct trainer *trainer = report->trainer;
+    json_t *event = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:f}", "event", "change",
+                              "net", network_names[change->network], "key", change->key,
+                              "before", change->before, "after", change->after,
+                              "scale_before", (double)change->scale_before, "scale_after",
+                              (double)change->scale_after);
+    write_event(report, event, trainer->progress.step, trainer_kimg(trainer));
 }
 
 void event_word(struct report *report, const char *word, const char *reason)

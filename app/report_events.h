@@ -21,6 +21,9 @@
  * and "reason"; "rollback" has "net", "number", "of", "from_step", "snapshot" and "scale",
  * and is as of the step that it went back to.
  *
+ * A "change" has "net", "key" ("d.scale"), "before", "after" (as text), and "scale_before"
+ * and "scale_after", which are equal where another setting was changed.
+ *
  * Told once: "oscillation" with "net" and "swings" ("at", "scale", "place" of each), and
  * "drift" with "kind" (stuck, skips, scales) and "reason". */
 #ifndef APP_REPORT_EVENTS_H
@@ -38,6 +41,10 @@ void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLAC
 /* What the tensors of a skipped optimizer step held, as "layers" of report_layers(): where
  * the step was not taken again, activations and weight gradients, with an empty pass. */
 json_t *report_layers_of_skip(const struct report *report, int slot);
+
+struct change;
+/* "change": a setting that ctl or a key has changed after the step that was just taken. */
+void event_change(struct report *report, const struct change *change);
 
 /* Writes an event as of the step that was just taken; takes the object. */
 void event_write(struct report *report, json_t *event);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "app/control.h"
 #include "app/signals.h"
 #include "app/layer_types.h"
 #include "app/summary.h"
@@ -112,6 +113,13 @@ static enum status open_window(struct run *run)
     return STATUS_OK;
 }
 
+// A run that cannot be reached is a run all the same.
+static void open_control(struct run *run)
+{
+    if (control_open(run->folder.path, run->monitor, &run->control) != STATUS_OK)
+        report_say(&run->report, "warning: %s", status_message());
+}
+
 static void *worker(void *run)
 {
     run_loop(run);
@@ -173,7 +181,10 @@ enum status run_train(struct run *run)
     if (run->is_resumed)
         report_recall(&run->report);
     say_run(run);
+    open_control(run);
     run_threads(run);
+    control_close(run->control);
+    run->control = NULL;
     print_results(run);
     if (run->status != STATUS_OK)
         return status_fail(run->status, "%s", run->message);

@@ -21,6 +21,7 @@ struct run {
     struct trainer trainer;
     struct run_folder folder;
     struct monitor *monitor;
+    struct control *control; // NULL: ctl cannot reach the run
     struct window *window;
     struct report report;
     char last_snapshot[1024]; // "" before the first
@@ -42,6 +43,9 @@ enum status train_command(int argc, char **argv);
 /* run_loop.c: trains to the end, or to a fault, or until asked to stop; keeps the outcome in
  * run->status and run->message. The body of the worker thread. */
 void run_loop(struct run *run);
+
+/* run_control.c: does what ctl and keys ask of the settings; no step is on its way. */
+void run_serve_control(struct run *run, int requests);
 
 /* resume.c: finds the checkpoint that run->config.resume names, applies the flags over its
  * settings, and goes on in its folder. */

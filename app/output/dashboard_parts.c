@@ -197,6 +197,7 @@ static double draw_keys(const struct canvas *canvas, double baseline, int is_pau
     const char *const keys[][2] = {{"q", "save and quit"},
                                    {"e", "export grid"},
                                    {"s", "snapshot"},
+                                   {"[ ] { }", "scale D, G"},
                                    {"l", shows_layers ? "curves" : "layers"},
                                    {"space", is_paused ? "go on" : "pause"}};
     const struct text_style key_style = {11.0, 1, INK_TEXT};

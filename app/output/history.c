@@ -1,7 +1,7 @@
 /* history.c - the growing list of steps, thinned before it grows too long to draw.
  *
  * Thinning takes the older half in groups of consecutive steps and keeps of each group
- * the first step, every step that skipped, and the steps with the smallest and the
+ * the first step, every step that skipped or was followed by a change, and the steps with the smallest and the
  * largest scale and loss of each network. A curve drawn as min and max per pixel column
  * looks the same. */
 #include "app/output/history.h"
@@ -72,7 +72,8 @@ static size_t thin_group(struct history_point *to, const struct history_point *g
     }
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
-        if (keep[i] || group[i].skipped[NETWORK_G] || group[i].skipped[NETWORK_D])
+        if (keep[i] || group[i].skipped[NETWORK_G] || group[i].skipped[NETWORK_D] ||
+            group[i].changed[NETWORK_G] || group[i].changed[NETWORK_D])
             to[kept++] = group[i]; // never ahead of the reading position
     return kept;
 }
@@ -124,6 +125,14 @@ void history_rewind(struct history *history, int64_t step)
     pthread_mutex_lock(&history->mutex);
     while (history->count > 0 && history->points[history->count - 1].step > step)
         history->count--;
+    pthread_mutex_unlock(&history->mutex);
+}
+
+void history_mark(struct history *history, int network)
+{
+    pthread_mutex_lock(&history->mutex);
+    if (history->count > 0)
+        history->points[history->count - 1].changed[network] = 1;
     pthread_mutex_unlock(&history->mutex);
 }
 

@@ -16,6 +16,7 @@ struct history_point {
     float scale[NETWORK_COUNT];     // after the step
     float loss[NETWORK_COUNT];      // unscaled
     uint8_t skipped[NETWORK_COUNT]; // times that the network skipped within this step
+    uint8_t changed[NETWORK_COUNT]; // a setting of it was changed after this step
 };
 
 struct history;
@@ -26,12 +27,14 @@ void history_destroy(struct history *history);
 void history_add(struct history *history, const struct history_point *point);
 /* Forgets all points after `step`. */
 void history_rewind(struct history *history, int64_t step);
+/* A setting of that network was changed after the newest step. */
+void history_mark(struct history *history, int network);
 size_t history_count(const struct history *history);
 
 /* Copies all points into *points (grown with realloc, *room its capacity) and returns the
  * count: a consistent view without holding the lock while drawing. Beyond HISTORY_MAX
  * points the older half is thinned (of each group of steps the smallest and largest scale
- * and loss, and every skip, are kept), so that a run of days stays drawable. */
+ * and loss, every skip and every change, are kept), so that a run of days stays drawable. */
 size_t history_copy(const struct history *history, struct history_point **points,
                     size_t *room);
 

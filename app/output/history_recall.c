@@ -13,7 +13,7 @@
 struct change {
     int64_t step;
     double kimg;
-    int network, is_skip;
+    int network, is_skip, is_change;
     float before, after;
 };
 
@@ -58,6 +58,7 @@ static void add_change(struct logs *logs, json_t *event)
                         .kimg = number_of(event, "kimg"),
                         .network = net[0] == 'G' ? NETWORK_G : NETWORK_D,
                         .is_skip = strcmp(word, "skip") == 0,
+                        .is_change = strcmp(word, "change") == 0,
                         .before = (float)number_of(event, "scale_before"),
                         .after = (float)after};
 }
@@ -130,15 +131,18 @@ static void merge(const struct logs *logs, struct history *history)
         while (next < logs->change_count && logs->changes[next].step <= tick->step) {
             int64_t step = logs->changes[next].step;
             double kimg = logs->changes[next].kimg;
-            uint8_t skipped[NETWORK_COUNT] = {0};
+            uint8_t skipped[NETWORK_COUNT] = {0}, changed[NETWORK_COUNT] = {0};
             for (; next < logs->change_count && logs->changes[next].step == step;
                  next++) {
                 scale[logs->changes[next].network] = logs->changes[next].after;
                 skipped[logs->changes[next].network] +=
                     (uint8_t)logs->changes[next].is_skip;
+                changed[logs->changes[next].network] |=
+                    (uint8_t)logs->changes[next].is_change;
             }
             struct history_point point = point_of(tick, step, kimg, scale);
             memcpy(point.skipped, skipped, sizeof skipped);
+            memcpy(point.changed, changed, sizeof changed);
             history_add(history, &point);
             is_covered = step == tick->step;
         }

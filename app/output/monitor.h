@@ -16,6 +16,11 @@ enum {
     REQUEST_EXPORT = 2,   // write the sample grid now
     REQUEST_QUIT = 4,     // save, then end with exit 0
     REQUEST_PAUSE = 8,    // told as long as paused
+    REQUEST_CONTROL = 16, // look at what ctl asks (app/control.h)
+    REQUEST_HALVE_D = 32, // these four: a network's loss scale
+    REQUEST_DOUBLE_D = 64,
+    REQUEST_HALVE_G = 128,
+    REQUEST_DOUBLE_G = 256,
 };
 
 struct monitor;

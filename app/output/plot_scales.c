@@ -1,4 +1,4 @@
-/* plot_scales.c - both loss scales on a log2 axis, every skip a mark. */
+/* plot_scales.c - both loss scales on a log2 axis, every skip and every change a mark. */
 #include "app/output/plot.h"
 
 #include <math.h>
@@ -49,6 +49,23 @@ static void draw_skips(const struct canvas *canvas, const struct series *series,
     cairo_stroke_preserve(cairo);
     canvas_ink(canvas, network_ink[net], 1.0);
     cairo_fill(cairo);
+}
+
+/* A thin upright line through the panel where settings were changed by hand, with a square
+ * at its foot: D's stands on G's. */
+static void draw_changes(const struct canvas *canvas, const struct series *series,
+                         struct area inner, int net)
+{
+    const double side = 7.0, foot = inner.y + inner.h - side * (net == NETWORK_D ? 2 : 1);
+    for (int c = 0; c < series->column_count; c++) {
+        if (series->columns[c].of[net].changes == 0)
+            continue;
+        const double x = column_x(series, inner, c);
+        canvas_fill_round(canvas, (struct area){x - 0.5, inner.y, 1.0, inner.h}, 0.0,
+                          network_ink[net], 0.6);
+        canvas_fill_round(canvas, (struct area){x - side / 2.0, foot, side, side}, 1.0,
+                          network_ink[net], 1.0);
+    }
 }
 
 static void draw_last_scale(const struct canvas *canvas, const struct series *series,
@@ -129,6 +146,8 @@ void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
     draw_scale_legend(canvas, dashboard, panel);
     plot_frame(canvas, series, &axis, inner, has_kimg);
     plot_begin_curves(canvas, inner);
+    for (int net = 0; net < NETWORK_COUNT; net++)
+        draw_changes(canvas, series, inner, net);
     for (int net = 0; net < NETWORK_COUNT; net++)
         draw_scale_curve(canvas, series, &axis, inner, net);
     for (int net = 0; net < NETWORK_COUNT; net++)

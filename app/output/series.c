@@ -176,6 +176,7 @@ int series_create(struct series *series, const struct history_point *points, siz
         for (int net = 0; net < NETWORK_COUNT; net++) {
             add_scale(&column->of[net], points[i].scale[net], points[i].skipped[net]);
             add_loss(&column->of[net], points[i].loss[net]);
+            column->of[net].changes += points[i].changed[net];
         }
     }
     for (int net = 0; net < NETWORK_COUNT; net++)

@@ -17,6 +17,7 @@ struct column_of_network {
     float scale_first, scale_last, scale_min, scale_max; // NaN when no scale was usable
     float skip_scale; // smallest scale after a skip; NaN without a skip
     int skips;
+    int changes;    // of its settings
     int loss_count; // finite losses
     double loss_sum;
     float loss_min, loss_max;         // NaN when loss_count is 0

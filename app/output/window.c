@@ -124,8 +124,19 @@ static void notify(struct window *window, const char *text)
     window->notice_until = now_seconds() + NOTICE_SEC;
 }
 
+static void ask_scale(struct window *window, int request)
+{
+    char text[64];
+    snprintf(text, sizeof(text), "%s of %c's loss scale is asked for",
+             request & (REQUEST_HALVE_D | REQUEST_HALVE_G) ? "half" : "twice",
+             request & (REQUEST_HALVE_G | REQUEST_DOUBLE_G) ? 'G' : 'D');
+    monitor_request(window->monitor, request);
+    notify(window, text);
+}
+
 static void handle_key(struct window *window, const SDL_KeyboardEvent *key)
 {
+    const int is_shifted = (key->keysym.mod & KMOD_SHIFT) != 0;
     // Ctrl-S and its like belong to the desktop; a key that is held down counts once.
     if (key->repeat || (key->keysym.mod & (KMOD_CTRL | KMOD_ALT | KMOD_GUI)))
         return;
@@ -143,6 +154,12 @@ static void handle_key(struct window *window, const SDL_KeyboardEvent *key)
         break;
     case SDLK_l:
         window->shows_layers = !window->shows_layers;
+        break;
+    case SDLK_LEFTBRACKET: // with shift: { and }
+        ask_scale(window, is_shifted ? REQUEST_HALVE_G : REQUEST_HALVE_D);
+        break;
+    case SDLK_RIGHTBRACKET:
+        ask_scale(window, is_shifted ? REQUEST_DOUBLE_G : REQUEST_DOUBLE_D);
         break;
     case SDLK_q:
         monitor_request(window->monitor, REQUEST_QUIT);

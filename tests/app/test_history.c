@@ -107,6 +107,31 @@ static void test_a_history_in_which_every_step_skips_loses_none(void **state)
     history_destroy(history);
 }
 
+static void test_a_mark_stays_on_the_newest_step_through_thinning(void **state)
+{
+    (void)state;
+    struct history *history = history_create();
+    history_mark(history, NETWORK_D); // before the first step there is nothing to mark
+    for (int64_t step = 1; step <= LONG_RUN; step++) {
+        const struct history_point point = {.step = step, .scale = {1.0f, 1.0f}};
+        history_add(history, &point);
+        if (step == 77)
+            history_mark(history, NETWORK_D);
+    }
+    struct history_point *points = NULL;
+    size_t room = 0, marks = 0;
+    const size_t count = history_copy(history, &points, &room);
+    assert_true(count < LONG_RUN);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(points[i].changed[NETWORK_G], 0);
+        assert_int_equal(points[i].changed[NETWORK_D], points[i].step == 77);
+        marks += points[i].changed[NETWORK_D];
+    }
+    assert_int_equal(marks, 1);
+    free(points);
+    history_destroy(history);
+}
+
 static void test_a_run_of_a_million_steps_stays_within_its_bound(void **state)
 {
     (void)state;
@@ -190,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_points_come_back_in_order),
         cmocka_unit_test(test_thinning_keeps_extremes_and_every_skip),
         cmocka_unit_test(test_a_history_in_which_every_step_skips_loses_none),
+        cmocka_unit_test(test_a_mark_stays_on_the_newest_step_through_thinning),
         cmocka_unit_test(test_a_run_of_a_million_steps_stays_within_its_bound),
         cmocka_unit_test(test_a_reader_sees_whole_points_while_a_writer_adds),
     };

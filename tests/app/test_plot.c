@@ -127,6 +127,7 @@ static void make_points(struct history_point *points, int count)
         points[i].scale[NETWORK_D] = 4 * (i + 1) >= count ? 512.0f : 1024.0f;
         points[i].skipped[NETWORK_G] = 2 * (i + 1) == count;
         points[i].skipped[NETWORK_D] = 4 * (i + 1) == count;
+        points[i].changed[NETWORK_D] = 8 * (i + 1) == 7 * count;
     }
 }
 
@@ -165,6 +166,12 @@ static void test_each_curve_and_each_skip_stands_where_its_numbers_are(void **st
     assert_int_equal(
         pixel(paper, axis_x(&x, inner, 100.0) - 2.0, axis_y(&y, inner, 9.0) - 4.5),
         COLOR_D);
+    // A change of D's settings: a line through the panel, a square at its foot.
+    const double change_x = axis_x(&x, inner, 350.0), foot = inner.y + inner.h;
+    assert_int_equal(pixel(paper, change_x - 2.0, foot - 11.0), COLOR_D);
+    assert_true(is_dark(pixel(paper, change_x - 2.0, foot - 4.0))); // G's place
+    assert_true(!is_dark(pixel(paper, change_x, inner.y + 20.0)));
+    assert_true(is_dark(pixel(paper, change_x - 20.0, inner.y + 20.0)));
     // Nothing there without a skip.
     assert_true(is_dark(
         pixel(paper, axis_x(&x, inner, 300.0) - 2.0, axis_y(&y, inner, 15.0) - 6.0)));

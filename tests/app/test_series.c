@@ -24,6 +24,7 @@ static void test_columns_keep_extremes_first_last_and_skips(void **state)
     points[44].scale[NETWORK_G] = 64.0f;
     points[45].scale[NETWORK_G] = 4.0f;
     points[45].skipped[NETWORK_G] = 3;
+    points[45].changed[NETWORK_D] = 1;
     points[46].loss[NETWORK_D] = -7.0f;
     points[47].loss[NETWORK_D] = 9.0f;
     struct series series;
@@ -37,6 +38,8 @@ static void test_columns_keep_extremes_first_last_and_skips(void **state)
     assert_true(g->scale_min == 4.0f && g->scale_max == 64.0f && g->skip_scale == 4.0f);
     assert_int_equal(g->skips, 3);
     assert_int_equal(d->skips, 0);
+    assert_int_equal(g->changes, 0);
+    assert_int_equal(d->changes, 1);
     assert_true(isnan(d->skip_scale));
     assert_true(d->loss_min == -7.0f && d->loss_max == 9.0f);
     assert_true(series.scale_low == 2.0 && series.scale_high == 6.0);

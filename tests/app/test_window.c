@@ -299,7 +299,7 @@ struct driver {
     struct screen *screen;
     struct worker *worker;
     int has_picture, is_paused, is_resumed, has_snapshot, has_export, ignores_escape;
-    int shows_layers, shows_curves, shows_saving, has_quit, is_closed;
+    int shows_layers, shows_curves, shows_saving, has_scales, has_quit, is_closed;
 };
 
 static void *drive_keys(void *argument)
@@ -498,6 +498,14 @@ static void push_key(SDL_Keycode key, Uint8 repeat)
     SDL_PushEvent(&event);
 }
 
+static void push_bracket(SDL_Keycode key, Uint16 mod)
+{
+    SDL_Event event = {.key = {.type = SDL_KEYDOWN, .state = SDL_PRESSED}};
+    event.key.keysym.sym = key;
+    event.key.keysym.mod = mod;
+    SDL_PushEvent(&event);
+}
+
 static void push_window_event(Uint8 kind, int width, int height)
 {
     SDL_Event event = {.window = {.type = SDL_WINDOWEVENT, .event = kind}};
@@ -519,6 +527,12 @@ static void *push_events(void *argument)
     driver->is_paused &= atomic_load(&worker->is_paused);
     push_key(SDLK_s, 0);
     driver->has_snapshot = wait_for_bit(&worker->seen_requests, REQUEST_SNAPSHOT);
+    push_bracket(SDLK_LEFTBRACKET, KMOD_NONE);
+    driver->has_scales = wait_for_bit(&worker->seen_requests, REQUEST_HALVE_D);
+    push_bracket(SDLK_RIGHTBRACKET, KMOD_LSHIFT);
+    driver->has_scales &= wait_for_bit(&worker->seen_requests, REQUEST_DOUBLE_G);
+    driver->has_scales &=
+        !(atomic_load(&worker->seen_requests) & (REQUEST_DOUBLE_D | REQUEST_HALVE_G));
     push_window_event(SDL_WINDOWEVENT_LEAVE, 0, 0);
     push_window_event(SDL_WINDOWEVENT_SIZE_CHANGED, 800, 600);
     push_key(SDLK_q, 0);
@@ -544,6 +558,7 @@ static void test_a_driver_named_by_the_user_opens_even_without_a_screen(void **s
     window_close(window);
     forget_displays();
     assert_true(driver.is_paused);
+    assert_true(driver.has_scales);
     assert_true(driver.has_snapshot);
     assert_true(driver.has_quit);
     assert_true(worker_is_alive(&worker));

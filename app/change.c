@@ -1,0 +1,343 @@
+/* change.c - checks a request against the rules that flags obey, then applies it.
+ *
+ * A setting is parsed into a copy of the config and the whole copy is checked, as it is at
+ * the start of a run: so a run cannot be brought live to what --resume would refuse. The
+ * one exception is init-scale, which has done its work: it follows new limits. */
+#include "app/change.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/config_table.h"
+#include "app/nearest.h"
+#include "app/number.h"
+#include "app/output/progress.h"
+#include "kernels/ops.h"
+
+/* ---- what can be set -------------------------------------------------------------- */
+
+#define SCALE "scale" // the only key that is no setting
+
+struct changeable {
+    const char *key, *setting;
+    int is_of_scaler;
+};
+
+#define SCALER_KEY(n, name)         \
+    {                               \
+#n "." name, #n "_" name, 1 \
+    }
+#define NETWORK_KEYS(n)                                                  \
+    {#n ".lr", #n "_lr", 0}, {#n ".clip_norm", #n "_clip_norm", 0},      \
+        SCALER_KEY(n, SCALE), SCALER_KEY(n, "growth_interval"),          \
+        SCALER_KEY(n, "growth_factor"), SCALER_KEY(n, "backoff_factor"), \
+        SCALER_KEY(n, "min_scale"), SCALER_KEY(n, "max_scale"),          \
+        SCALER_KEY(n, "hysteresis"), SCALER_KEY(n, "hysteresis_refill"), \
+        SCALER_KEY(n, "overflow_tolerance"), SCALER_KEY(n, "growth_delay")
+
+static const struct changeable changeable[] = {NETWORK_KEYS(g), NETWORK_KEYS(d)};
+enum { KEY_COUNT = sizeof changeable / sizeof *changeable, KEYS_EACH = KEY_COUNT / 2 };
+
+static int network_of(int key)
+{
+    return key < KEYS_EACH ? NETWORK_G : NETWORK_D;
+}
+
+// The same key of the other network.
+static int other_key(int key)
+{
+    return (key + KEYS_EACH) % KEY_COUNT;
+}
+
+static int is_scale(int key)
+{
+    return strcmp(changeable[key].key + 2, SCALE) == 0;
+}
+
+static int is_scaled(const struct trainer *trainer)
+{
+    return trainer->player[NETWORK_G].scaler.config.enabled;
+}
+
+static int shares_scale(const struct trainer *trainer)
+{
+    return trainer->topology.kind == TOPOLOGY_SHARED ||
+           trainer->topology.kind == TOPOLOGY_SHARED_PER_STEP;
+}
+
+/* ---- values ----------------------------------------------------------------------- */
+
+static struct network_config *network_config(struct config *config, int network)
+{
+    return network == NETWORK_G ? &config->g : &config->d;
+}
+
+static float scale_of(const struct trainer *trainer, int network)
+{
+    return is_scaled(trainer) ? grad_scaler_read(&trainer->player[network].scaler).scale
+                              : 0.0f;
+}
+
+static void value_text(const struct trainer *trainer, int key, char text[64])
+{
+    char value[CONFIG_TEXT], number[NUMBER_TEXT];
+    if (is_scale(key))
+        snprintf(text, 64, "%s",
+                 number_text((double)scale_of(trainer, network_of(key)), number));
+    else
+        snprintf(
+            text, 64, "%.63s",
+            setting_text(setting_find(changeable[key].setting), &trainer->config, value));
+}
+
+void trainer_settable(const struct trainer *trainer, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int key = 0; key < KEY_COUNT; key++) {
+        char value[64];
+        if (changeable[key].is_of_scaler && !is_scaled(trainer))
+            continue;
+        value_text(trainer, key, value);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s=%s", used ? "\n" : "",
+                                 changeable[key].key, value);
+        CHECK(used < bytes, "no room for all that can be set");
+    }
+}
+
+/* ---- reading a request ------------------------------------------------------------ */
+
+/* What is asked for: the settings in `config`, the scales beside them. */
+struct plan {
+    struct config config;
+    int is_named[KEY_COUNT];    // in the request itself
+    int is_set[KEY_COUNT];      // there, or for the other network of a shared scale
+    float scale[NETWORK_COUNT]; // where is_set[] of that key
+};
+
+static enum status unknown_key(const char *name)
+{
+    const char *names[KEY_COUNT];
+    for (int key = 0; key < KEY_COUNT; key++)
+        names[key] = changeable[key].key;
+    const char *nearest = nearest_word(name, names, KEY_COUNT);
+    return status_fail(STATUS_USAGE,
+                       "%.60s: cannot be set while a run goes on%s%s%s `twinscale ctl "
+                       "RUN` lists what can",
+                       name, nearest ? "; did you mean " : ";", nearest ? nearest : "",
+                       nearest ? "?" : "");
+}
+
+static enum status find_key(const struct trainer *trainer, const char *name, int *key)
+{
+    for (*key = 0; *key < KEY_COUNT; ++*key)
+        if (edit_distance(name, changeable[*key].key) == 0)
+            break;
+    if (*key == KEY_COUNT)
+        return unknown_key(name);
+    if (changeable[*key].is_of_scaler && !is_scaled(trainer))
+        return status_fail(STATUS_USAGE,
+                           "%s: this run has no loss scaling; start one with --scaler "
+                           "per-network to have it",
+                           changeable[*key].key);
+    return STATUS_OK;
+}
+
+static enum status read_scale(struct plan *plan, int key, const char *value)
+{
+    double scale;
+    const struct setting *init = setting_find("g_init_scale");
+    if (number_read(value, &scale) != NUMBER_OK || scale < init->min || scale > init->max)
+        return status_fail(STATUS_USAGE,
+                           "%s: \"%.60s\" is no scale; give a number from %.3g to %.3g",
+                           changeable[key].key, value, init->min, init->max);
+    plan->scale[network_of(key)] = (float)scale;
+    return STATUS_OK;
+}
+
+static enum status set_key(struct plan *plan, int key, const char *value)
+{
+    plan->is_set[key] = 1;
+    if (is_scale(key))
+        return read_scale(plan, key, value);
+    return config_set(&plan->config, changeable[key].setting, value, "ctl");
+}
+
+// "d.scale=1024": one line of a request.
+static enum status read_item(const struct trainer *trainer, struct plan *plan, char *item)
+{
+    char *equals = strchr(item, '=');
+    int key;
+    if (!equals || equals == item)
+        return status_fail(STATUS_USAGE,
+                           "\"%.60s\": expected key=value, such as d.growth_interval=500",
+                           item);
+    *equals = '\0';
+    TRY(find_key(trainer, item, &key));
+    if (plan->is_named[key])
+        return status_fail(STATUS_USAGE, "%s: is given twice; give it once",
+                           changeable[key].key);
+    plan->is_named[key] = 1;
+    TRY(set_key(plan, key, equals + 1));
+    // Where the other network is named too, check_plan() sees whether both agree.
+    int other = other_key(key);
+    if (!changeable[key].is_of_scaler || !shares_scale(trainer) || plan->is_named[other])
+        return STATUS_OK;
+    return set_key(plan, other, equals + 1);
+}
+
+static enum status read_request(const struct trainer *trainer, const char *request,
+                                struct plan *plan)
+{
+    char copy[CHANGE_REQUEST];
+    if (strlen(request) >= sizeof copy)
+        return status_fail(STATUS_USAGE,
+                           "the request has %zu bytes, at most %zu can be "
+                           "read; give fewer changes at once",
+                           strlen(request), sizeof copy - 1);
+    snprintf(copy, sizeof copy, "%s", request);
+    char *rest = copy;
+    for (char *item; (item = strsep(&rest, "\n"));)
+        if (item[0])
+            TRY(read_item(trainer, plan, item));
+    return STATUS_OK;
+}
+
+/* ---- checking --------------------------------------------------------------------- */
+
+static void follow_limits(struct network_config *network)
+{
+    network->init_scale = fmax(network->init_scale, network->min_scale);
+    if (network->max_scale > 0.0 && network->max_scale >= network->min_scale)
+        network->init_scale = fmin(network->init_scale, network->max_scale);
+}
+
+static enum status check_scale(struct plan *plan, int key)
+{
+    const struct network_config *network = network_config(&plan->config, network_of(key));
+    float scale = plan->scale[network_of(key)];
+    int is_below = scale < (float)network->min_scale;
+    int is_above = network->max_scale > 0.0 && scale > (float)network->max_scale;
+    if (!is_below && !is_above)
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "%s: %.9g is %s %.9g; give a scale within the limits, or change "
+                       "%.1s.%s in the same command",
+                       changeable[key].key, (double)scale,
+                       is_below ? "below the minimum" : "above the maximum",
+                       is_below ? network->min_scale : network->max_scale,
+                       changeable[key].key, is_below ? "min_scale" : "max_scale");
+}
+
+static enum status check_plan(const struct trainer *trainer, struct plan *plan)
+{
+    follow_limits(&plan->config.g);
+    follow_limits(&plan->config.d);
+    TRY(config_check(&plan->config));
+    for (int key = 0; key < KEY_COUNT; key++)
+        if (is_scale(key) && plan->is_set[key])
+            TRY(check_scale(plan, key));
+    if (shares_scale(trainer) && plan->scale[NETWORK_G] != plan->scale[NETWORK_D])
+        return status_fail(STATUS_USAGE,
+                           "g.scale, d.scale: %.9g and %.9g, but both networks have one "
+                           "scale between them; give one",
+                           (double)plan->scale[NETWORK_G],
+                           (double)plan->scale[NETWORK_D]);
+    return STATUS_OK;
+}
+
+/* ---- applying --------------------------------------------------------------------- */
+
+// Everything that can be refused has been: a failure here is a fault of check_plan().
+static void apply_scaler(struct trainer *trainer, struct grad_scaler *scaler, int network,
+                         float scale)
+{
+    struct grad_scaler_config config =
+        config_scaler(&trainer->config, network_config(&trainer->config, network));
+    config.enabled = 1;
+    enum status status = grad_scaler_change(scaler, &config);
+    CHECK(status == STATUS_OK, "%s", status_message());
+    if (scale > 0.0f)
+        status = grad_scaler_set(scaler, (double)scale);
+    CHECK(status == STATUS_OK, "%s", status_message());
+}
+
+static void apply_network(struct trainer *trainer, const struct plan *plan, int network)
+{
+    struct player *player = &trainer->player[network];
+    const struct network_config *config = network_config(&trainer->config, network);
+    player->adam.config.lr = (float)config->lr;
+    trainer->topology.network[network].clip_norm = (float)config->clip_norm;
+    if (!is_scaled(trainer))
+        return;
+    apply_scaler(trainer, &player->scaler, network, plan->scale[network]);
+    struct scaler_state state = grad_scaler_read(&player->scaler);
+    player->record.scale_after = state.scale;
+    player->record.growth_tracker = state.growth_tracker;
+    if (network == NETWORK_D && trainer->topology.kind == TOPOLOGY_PER_LOSS) {
+        apply_scaler(trainer, &trainer->topology.fake, network, plan->scale[network]);
+        trainer->fake_record.scale_after =
+            grad_scaler_read(&trainer->topology.fake).scale;
+    }
+}
+
+// A recorded step holds the arguments of its ops, learning rates among them.
+static void forget_steps(struct trainer *trainer)
+{
+    const struct ops *ops = trainer->device->ops;
+    if (trainer->repeat)
+        ops->queue.forget(trainer->device, &trainer->repeat);
+    if (trainer->look.repeat)
+        ops->queue.forget(trainer->device, &trainer->look.repeat);
+}
+
+static void tell(const struct trainer *trainer, struct change *change, int key)
+{
+    const char *note = trainer->player[change->network].scaler.note;
+    int has_note = changeable[key].is_of_scaler && note[0];
+    value_text(trainer, key, change->after);
+    change->scale_after = scale_of(trainer, change->network);
+    int is_same = strcmp(change->before, change->after) == 0;
+    snprintf(change->text, sizeof change->text, "%s: %s %s%s%s%s", change->key,
+             is_same ? "is already" : "was", change->before, is_same ? "" : ", is now ",
+             is_same ? "" : change->after, has_note ? "; " : "");
+    if (has_note)
+        snprintf(change->text + strlen(change->text),
+                 sizeof change->text - strlen(change->text), "%s", note);
+}
+
+enum status trainer_change(struct trainer *trainer, const char *request,
+                           struct changes *changes)
+{
+    struct plan plan = {.config = trainer->config};
+    int keys[KEY_COUNT];
+    changes->count = 0;
+    if (trainer->device->world > 1)
+        return status_fail(STATUS_USAGE,
+                           "this run is on %d GPUs, where settings cannot be changed "
+                           "while it goes on; stop it and give them to --resume",
+                           trainer->device->world);
+    TRY(read_request(trainer, request, &plan));
+    TRY(check_plan(trainer, &plan));
+
+    for (int key = 0; key < KEY_COUNT; key++) {
+        if (!plan.is_set[key])
+            continue;
+        keys[changes->count] = key;
+        struct change *change = &changes->of[changes->count++];
+        *change = (struct change){.network = network_of(key),
+                                  .key = changeable[key].key,
+                                  .scale_before = scale_of(trainer, network_of(key))};
+        value_text(trainer, key, change->before);
+    }
+    if (changes->count == 0)
+        return STATUS_OK;
+    trainer->config = plan.config;
+    for (int network = 0; network < NETWORK_COUNT; network++)
+        apply_network(trainer, &plan, network);
+    forget_steps(trainer);
+    for (int i = 0; i < changes->count; i++)
+        tell(trainer, &changes->of[i], keys[i]);
+    return STATUS_OK;
+}

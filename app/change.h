@@ -1,0 +1,38 @@
+/* change.h - settings of a run that is going on, changed between two of its steps.
+ * Flow:  "d.scale=1024" of ctl or a key -> [trainer_change] -> scalers, optimizers, config.
+ * Owns:  nothing.
+ *
+ * Of each network: lr, clip_norm, scale, and every setting of its loss scaler. All changes
+ * of one request are made, or none. They go into trainer->config, so that checkpoints and
+ * --resume keep them. With one scale for both networks, what is asked of one network's
+ * scaler is done to both. */
+#ifndef APP_CHANGE_H
+#define APP_CHANGE_H
+
+#include "app/trainer.h"
+
+#define CHANGES_MAX 64
+#define CHANGE_REQUEST 4096 // bytes of a request, at most
+
+struct change {
+    int network;
+    const char *key; // "d.scale"
+    char before[64], after[64];
+    float scale_before, scale_after; // of its network; 0 where scaling is off
+    char text[512];                  // one sentence
+};
+
+struct changes {
+    int count;
+    struct change of[CHANGES_MAX];
+};
+
+/* `request`: "key=value", or several, one on a line. No step may be on its way.
+ * STATUS_USAGE with the reason for a refusal; nothing is changed then. */
+enum status trainer_change(struct trainer *trainer, const char *request,
+                           struct changes *changes);
+
+/* What can be set in this run, as "key=value" lines with the present values. */
+void trainer_settable(const struct trainer *trainer, char *text, size_t bytes);
+
+#endif
