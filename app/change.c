@@ -313,11 +313,6 @@ enum status trainer_change(struct trainer *trainer, const char *request,
     struct plan plan = {.config = trainer->config};
     int keys[KEY_COUNT];
     changes->count = 0;
-    if (trainer->device->world > 1)
-        return status_fail(STATUS_USAGE,
-                           "this run is on %d GPUs, where settings cannot be changed "
-                           "while it goes on; stop it and give them to --resume",
-                           trainer->device->world);
     TRY(read_request(trainer, request, &plan));
     TRY(check_plan(trainer, &plan));
 

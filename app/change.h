@@ -5,14 +5,15 @@
  * Of each network: lr, clip_norm, scale, and every setting of its loss scaler. All changes
  * of one request are made, or none. They go into trainer->config, so that checkpoints and
  * --resume keep them. With one scale for both networks, what is asked of one network's
- * scaler is done to both. */
+ * scaler is done to both. On several GPUs every rank makes the same change after the same
+ * step (run_control.c). */
 #ifndef APP_CHANGE_H
 #define APP_CHANGE_H
 
 #include "app/trainer.h"
 
 #define CHANGES_MAX 64
-#define CHANGE_REQUEST 4096 // bytes of a request, at most
+#define CHANGE_REQUEST 1024 // bytes of a request: one message between ranks has as many
 
 struct change {
     int network;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,9 @@ static void serve_client(struct control *control, int client)
 static void *listen_thread(void *argument)
 {
     struct control *control = argument;
+    sigset_t all;
+    sigfillset(&all); // handlers run on the main thread, and no recv() here is cut short
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
     for (;;) {
         struct pollfd polled[2] = {{.fd = control->listener, .events = POLLIN},
                                    {.fd = control->wake, .events = POLLIN}};

@@ -100,6 +100,7 @@ enum status group_agree(struct group *group, const char *what, const char *text,
 enum group_order {
     ORDER_STEP,    // queue one step
     ORDER_COMPARE, // agree on the scalers
+    ORDER_CHANGE,  // take a request of change.h by group_share()
     ORDER_END,     // all is done: rank 0 gives it by group_leave()
 };
 

@@ -45,7 +45,9 @@ enum status train_command(int argc, char **argv);
 void run_loop(struct run *run);
 
 /* run_control.c: does what ctl and keys ask of the settings; no step is on its way. */
-void run_serve_control(struct run *run, int requests);
+enum status run_serve_control(struct run *run, int requests);
+/* The same change on a rank above 0. */
+enum status run_follow_change(struct run *run);
 
 /* resume.c: finds the checkpoint that run->config.resume names, applies the flags over its
  * settings, and goes on in its folder. */

@@ -4,6 +4,7 @@
 
 #include "app/change.h"
 #include "app/control.h"
+#include "app/group_wire.h"
 #include "app/report_events.h"
 #include "app/run.h"
 
@@ -18,45 +19,94 @@ static void note_change(struct run *run, const struct change *change)
     history_mark(monitor_history(run->monitor), change->network);
 }
 
-/* `answer` receives a sentence a line, or the reason of a refusal. */
-static enum status change(struct run *run, const char *request,
-                          char answer[CONTROL_BYTES])
+/* ---- on all ranks ----------------------------------------------------------------- */
+
+// What rank 0 has accepted, all others accept: they are where it is.
+static enum status order_change(struct run *run, const char *request)
+{
+    char shared[CHANGE_REQUEST];
+    _Static_assert(CHANGE_REQUEST <= WIRE_BYTES, "a request is one message");
+    if (!run->group)
+        return STATUS_OK;
+    memset(shared, 0, sizeof shared);
+    snprintf(shared, sizeof shared, "%s", request);
+    TRY(group_order(run->group, ORDER_CHANGE));
+    return group_share(run->group, shared, sizeof shared);
+}
+
+enum status run_follow_change(struct run *run)
+{
+    char request[CHANGE_REQUEST];
+    struct changes changes;
+    TRY(group_share(run->group, request, sizeof request));
+    TRY(trainer_change(&run->trainer, request, &changes));
+    run->config.g = run->trainer.config.g;
+    run->config.d = run->trainer.config.d;
+    return STATUS_OK;
+}
+
+/* ---- a request -------------------------------------------------------------------- */
+
+/* What `request` came to: STATUS_OK and a sentence a line, or the reason of a refusal. */
+struct reply {
+    enum status status;
+    char text[CONTROL_BYTES];
+};
+
+// Fails where a rank was lost.
+static enum status change(struct run *run, const char *request, struct reply *reply)
 {
     struct changes changes;
     size_t used = 0;
-    enum status status = trainer_change(&run->trainer, request, &changes);
-    if (status != STATUS_OK) {
-        snprintf(answer, CONTROL_BYTES, "%s", status_message());
-        return status;
+    reply->status = trainer_change(&run->trainer, request, &changes);
+    reply->text[0] = '\0';
+    if (reply->status != STATUS_OK) {
+        snprintf(reply->text, sizeof reply->text, "%s", status_message());
+        return STATUS_OK;
     }
+    TRY(order_change(run, request));
     run->config.g = run->trainer.config.g;
     run->config.d = run->trainer.config.d;
     run->saved_at = -1; // a snapshot of this step does not hold it yet
-    answer[0] = '\0';
     for (int i = 0; i < changes.count; i++) {
         note_change(run, &changes.of[i]);
-        if (used < CONTROL_BYTES)
-            used += (size_t)snprintf(answer + used, CONTROL_BYTES - used, "%s%s",
-                                     used ? "\n" : "", changes.of[i].text);
+        if (used < sizeof reply->text)
+            used += (size_t)snprintf(reply->text + used, sizeof reply->text - used,
+                                     "%s%s", used ? "\n" : "", changes.of[i].text);
     }
     report_publish(&run->report, NULL);
     return STATUS_OK;
 }
 
 // A key's factor on the scale that the network has now.
-static void scale_by(struct run *run, int network, double factor)
+static enum status scale_by(struct run *run, int network, double factor)
 {
-    char request[64], answer[CONTROL_BYTES];
-    double scale = (double)run->trainer.player[network].record.scale_after;
-    if (scale == 0.0) // before the first step
-        scale = (double)grad_scaler_read(&run->trainer.player[network].scaler).scale;
+    char request[64];
+    struct reply reply;
+    const struct grad_scaler *scaler = &run->trainer.player[network].scaler;
     snprintf(request, sizeof request, "%c.scale=%.9g", network == NETWORK_G ? 'g' : 'd',
-             scale * factor);
-    if (change(run, request, answer) != STATUS_OK)
-        report_say(&run->report, "not changed: %s", answer);
+             (double)grad_scaler_read(scaler).scale * factor);
+    TRY(change(run, request, &reply));
+    if (reply.status != STATUS_OK)
+        report_say(&run->report, "not changed: %s", reply.text);
+    return STATUS_OK;
 }
 
-void run_serve_control(struct run *run, int requests)
+static enum status answer_ctl(struct run *run)
+{
+    struct reply reply = {.status = STATUS_OK};
+    const char *request = control_take(run->control);
+    if (!request)
+        return STATUS_OK;
+    if (strcmp(request, "?") == 0)
+        trainer_settable(&run->trainer, reply.text, sizeof reply.text);
+    else
+        TRY(change(run, request, &reply));
+    control_answer(run->control, reply.status, reply.text);
+    return STATUS_OK;
+}
+
+enum status run_serve_control(struct run *run, int requests)
 {
     static const struct {
         int bit, network;
@@ -67,17 +117,6 @@ void run_serve_control(struct run *run, int requests)
                 {REQUEST_DOUBLE_D, NETWORK_D, 2.0}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (requests & keys[i].bit)
-            scale_by(run, keys[i].network, keys[i].factor);
-    if (!(requests & REQUEST_CONTROL))
-        return;
-    char answer[CONTROL_BYTES];
-    const char *request = control_take(run->control);
-    enum status status = STATUS_OK;
-    if (!request)
-        return;
-    if (strcmp(request, "?") == 0)
-        trainer_settable(&run->trainer, answer, sizeof answer);
-    else
-        status = change(run, request, answer);
-    control_answer(run->control, status, answer);
+            TRY(scale_by(run, keys[i].network, keys[i].factor));
+    return requests & REQUEST_CONTROL ? answer_ctl(run) : STATUS_OK;
 }

@@ -157,6 +157,10 @@ enum status run_follow(struct run *run)
             TRY(train_collect_all(&run->trainer));
             TRY(run_compare_scalers(run));
             break;
+        case ORDER_CHANGE:
+            TRY(train_collect_all(&run->trainer));
+            TRY(run_follow_change(run));
+            break;
         case ORDER_END: return STATUS_OK;
         }
     }

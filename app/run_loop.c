@@ -105,7 +105,7 @@ static int crosses(double before, double now, double interval, double *mark)
 // What keys and signals asked for since the last call; *must_end when the run should.
 static enum status serve(struct run *run, int requests, int *must_end)
 {
-    run_serve_control(run, requests);
+    TRY(run_serve_control(run, requests));
     if (requests & REQUEST_SNAPSHOT) {
         TRY(save_snapshot(run, trainer_kimg(&run->trainer)));
         if (!run->save_failed)

@@ -173,9 +173,6 @@ static void test_a_refusal_tells_why_and_changes_nothing(void **state)
     static char long_request[CHANGE_REQUEST + 8];
     memset(long_request, 'a', sizeof long_request - 1);
     refuse(&trainer, long_request, "fewer changes at once");
-    trainer.device->world = 2;
-    refuse(&trainer, "g.lr=0.1", "on 2 GPUs");
-    trainer.device->world = 1;
     trainer_release(&trainer);
 }
 

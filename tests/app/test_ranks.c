@@ -255,6 +255,29 @@ static void test_ctrl_c_on_all_processes_saves_and_ends_with_0(void **state)
     assert_int_equal(facts_of(run).step, facts.step + 4);
 }
 
+static void test_a_change_reaches_every_rank_after_the_same_step(void **state)
+{
+    (void)state;
+    // Ranks whose scalers differed would end the run at its last snapshot.
+    char text[16384];
+    int code = run_command(
+        text, sizeof text,
+        "T='%s'; \"$T\" train " RUN
+        "--out '%s' --gpus 2 --kimg 3200 & pid=$!; n=0; while "
+        "! \"$T\" ctl '%s'/0* d.scale=64 d.growth_interval=1000000 2>/dev/null && [ $n "
+        "-lt "
+        "200 ]; do sleep 0.05; n=$((n+1)); done; \"$T\" ctl '%s'/0* d.scal=1; kill -TERM "
+        "$pid; wait $pid",
+        CPU_RANKS, in("changed"), in("changed"), in("changed"));
+    must(code, 0, text);
+    assert_says(text, "d.growth_interval: was ");
+    assert_says(text, "is now 64\n");
+    assert_says(text, "did you mean d.scale?");
+    assert_says(text, "stopped at ");
+    struct checkpoint_facts facts = facts_of(run_in(in("changed")));
+    assert_true(facts.scaler[NETWORK_D].scale == 64.0);
+}
+
 /* ---- what is said ---------------------------------------------------------------- */
 
 static void test_a_dry_run_of_two_ranks_reports_once_and_writes_nothing(void **state)
@@ -337,6 +360,7 @@ int main(void)
         DATA_TEST(test_a_gpu_that_is_not_there_is_told_once),
         DATA_TEST(test_all_ranks_see_a_divergence_and_one_says_it),
         DATA_TEST(test_ctrl_c_on_all_processes_saves_and_ends_with_0),
+        DATA_TEST(test_a_change_reaches_every_rank_after_the_same_step),
         DATA_TEST(test_a_dry_run_of_two_ranks_reports_once_and_writes_nothing),
         DATA_TEST(test_files_that_cannot_be_used_are_said_once),
         DATA_TEST(test_processes_of_a_launcher_train_one_run),
