@@ -22,7 +22,7 @@
  * and is as of the step that it went back to.
  *
  * A "change" has "net", "key" ("d.scale"), "before", "after" (as text), and "scale_before"
- * and "scale_after", which are equal where another setting was changed.
+ * and "scale_after": what the request that it was part of did to the network's scale.
  *
  * Told once: "oscillation" with "net" and "swings" ("at", "scale", "place" of each), and
  * "drift" with "kind" (stuck, skips, scales) and "reason". */
