@@ -22,6 +22,8 @@ static const struct command commands[] = {
     {"ctl", "RUN [g.growth_interval=500 ...]",
      "change settings of a run that is going on", ctl_command},
     {"data", "check PATH", "every file that cannot be used, and why", data_command},
+    {"bench", "scaler | precision [SETTING ...]",
+     "one run under every choice, side by side", bench_command},
 };
 
 static void print_usage(FILE *stream)
@@ -62,7 +64,7 @@ static enum status dispatch(int argc, char **argv)
             return commands[i].run(argc - 2, argv + 2);
     return status_fail(
         STATUS_USAGE,
-        "%s: no such command; the commands are train, sample, info, ctl and data",
+        "%s: no such command; the commands are train, sample, info, ctl, data and bench",
         argv[1]);
 }
 

@@ -1,0 +1,318 @@
+/* bench.c - what the benchmarks share: their command line, folder, and how they end. */
+#include "app/bench.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/commands.h"
+#include "app/nearest.h"
+#include "app/number.h"
+#include "app/output/atomic_file.h"
+#include "app/output/progress.h"
+#include "app/signals.h"
+
+#define DEFAULT_PRESET "fmnist-quick" // with neither --preset nor --data
+#define DEFAULT_KIMG 20.0             // of each run of `bench scaler`
+#define SEEDS_MAX 100
+#define SECONDS_MAX 3600.0
+
+/* One benchmark: its name, what it compares, and the flag that it has of its own. */
+struct work {
+    const char *name, *compares, *own_flag;
+    enum status (*run)(struct bench *bench);
+};
+
+static const struct work works[] = {
+    {"scaler", "scaler", "seeds", bench_scaler},
+    {"precision", "precision", "seconds", bench_precision},
+};
+#define WORK_COUNT ((int)(sizeof works / sizeof *works))
+
+static void print_help(void)
+{
+    printf(
+        "usage: twinscale bench scaler [--data PATH] [--seeds N] [--kimg KIMG] [SETTING "
+        "...]\n"
+        "       twinscale bench precision [--seconds S] [SETTING ...]\n\n"
+        "scaler     trains one configuration with each choice of --scaler and prints, "
+        "for "
+        "each\n"
+        "           seed: skipped steps, final scales, losses over the last tenth of the "
+        "steps,\n"
+        "           and sample diversity: the mean absolute difference of two samples, "
+        "0..1\n"
+        "           a pixel, over all pairs of 256. A run that diverges is a row like "
+        "any "
+        "other.\n"
+        "precision  takes steps in fp32, fp16 and bf16 and prints images/s, activation "
+        "memory\n"
+        "           and all device memory that the run allots for itself.\n\n"
+        "  --seeds N      scaler: runs of each choice, from --seed on      (3)\n"
+        "  --kimg KIMG    scaler: length of each run                       (%g)\n"
+        "  --seconds S    precision: time for each choice, at least        (3)\n"
+        "  --out FOLDER   where the numbered folder is made                (outputs)\n\n"
+        "SETTING is any of twinscale train --help but --resume, --dry-run and --gpus; "
+        "with\n"
+        "neither --preset nor --data it is --preset " DEFAULT_PRESET ".\n"
+        "The folder gets bench.json and, of scaler, bench.png: the scales of the first "
+        "seed\nand a row of its samples, side by side.\n"
+        "Ctrl-C ends after the step and tells what is known; a second one ends at "
+        "once.\n\n"
+        "example: twinscale bench scaler --data photos/ --preset dcgan32 --seeds 3 "
+        "--kimg 50\n",
+        DEFAULT_KIMG);
+}
+
+/* ---- the command line ------------------------------------------------------------ */
+
+static enum status find_work(const char *name, const struct work **work)
+{
+    const char *names[WORK_COUNT];
+    for (int i = 0; i < WORK_COUNT; i++) {
+        names[i] = works[i].name;
+        *work = &works[i];
+        if (strcmp(name, names[i]) == 0)
+            return STATUS_OK;
+    }
+    const char *nearest = nearest_word(name, names, WORK_COUNT);
+    return status_fail(STATUS_USAGE,
+                       "bench: there is no \"%s\"%s%s; give scaler or precision, or see "
+                       "twinscale bench --help",
+                       name, nearest ? ", did you mean " : "", nearest ? nearest : "");
+}
+
+/* True where argument `word` is --name or --name=value; *value is then what follows "=",
+ * or NULL. */
+static int is_flag(const char *word, const char *name, const char **value)
+{
+    size_t length = strlen(name);
+    *value = NULL;
+    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, length) != 0)
+        return 0;
+    const char *end = word + 2 + length;
+    *value = *end == '=' ? end + 1 : NULL;
+    return *end == '=' || *end == '\0';
+}
+
+static int has_flag(int argc, char **argv, const char *name)
+{
+    const char *value;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (is_flag(argv[i], name, &value))
+            return 1;
+    return 0;
+}
+
+static enum status read_own(struct bench *bench, const struct work *work,
+                            const char *value)
+{
+    int64_t seeds;
+    double seconds;
+    if (strcmp(work->own_flag, "seeds") == 0) {
+        if (number_read_whole(value, &seeds) != NUMBER_OK || seeds < 1 ||
+            seeds > SEEDS_MAX)
+            return status_fail(STATUS_USAGE,
+                               "--seeds: \"%s\" is no number of runs; give a whole "
+                               "number from 1 to %d",
+                               value, SEEDS_MAX);
+        bench->seeds = (int)seeds;
+        return STATUS_OK;
+    }
+    if (number_read(value, &seconds) != NUMBER_OK || !(seconds > 0.0) ||
+        seconds > SECONDS_MAX)
+        return status_fail(STATUS_USAGE,
+                           "--seconds: \"%s\" is no time to measure for; give a number "
+                           "above 0 and at most %g",
+                           value, SECONDS_MAX);
+    bench->seconds = seconds;
+    return STATUS_OK;
+}
+
+/* Takes the benchmark's own flag out of the arguments; the others move up. */
+static enum status take_own(struct bench *bench, const struct work *work, int *argc,
+                            char **argv)
+{
+    int kept = 0, flags_ended = 0;
+    for (int i = 0; i < *argc; i++) {
+        const char *value;
+        flags_ended |= strcmp(argv[i], "--") == 0;
+        if (flags_ended || !is_flag(argv[i], work->own_flag, &value)) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        if (!value && i + 1 < *argc)
+            value = argv[++i];
+        if (!value)
+            return status_fail(STATUS_USAGE, "--%s: its value is missing; give a number",
+                               work->own_flag);
+        TRY(read_own(bench, work, value));
+    }
+    *argc = kept;
+    return STATUS_OK;
+}
+
+// What a benchmark decides by itself, or cannot do.
+static enum status check_flags(const struct bench *bench, const struct work *work,
+                               int argc, char **argv)
+{
+    const struct config *config = &bench->config;
+    if (has_flag(argc, argv, work->compares))
+        return status_fail(STATUS_USAGE,
+                           "--%s: bench %s compares all of its choices; leave it away",
+                           work->compares, work->name);
+    if (config->resume[0] || config->dry_run)
+        return status_fail(STATUS_USAGE,
+                           "--%s: bench %s begins runs of its own; leave it away",
+                           config->dry_run ? "dry-run" : "resume", work->name);
+    if (config->gpus != 1)
+        return status_fail(STATUS_USAGE,
+                           "--gpus: bench %s measures one device, and %d are asked for; "
+                           "leave it away",
+                           work->name, config->gpus);
+    return STATUS_OK;
+}
+
+static enum status read_settings(struct bench *bench, const struct work *work, int argc,
+                                 char **argv)
+{
+    int wants_help;
+    struct config *config = &bench->config;
+    config_default(config);
+    TRY(config_parse(config, argc, argv, &wants_help));
+    if (!config->data[0] && !config->preset[0]) {
+        config_default(config);
+        TRY(config_apply_preset(config, DEFAULT_PRESET));
+        TRY(config_parse(config, argc, argv, &wants_help));
+    }
+    // A preset's length is that of a whole training.
+    if (!has_flag(argc, argv, "kimg"))
+        config->kimg = DEFAULT_KIMG;
+    return check_flags(bench, work, argc, argv);
+}
+
+/* ---- folder and files ------------------------------------------------------------ */
+
+int bench_must_end(struct bench *bench)
+{
+    if (monitor_take_requests(bench->monitor) & REQUEST_QUIT)
+        bench->must_end = 1;
+    return bench->must_end;
+}
+
+enum status bench_open_folder(struct bench *bench, const char *data_name,
+                              const char *word)
+{
+    struct config config = bench->config;
+    char desc[sizeof config.desc + 32];
+    if (bench->folder.path[0])
+        return STATUS_OK;
+    snprintf(desc, sizeof desc, "%s%s%s", config.desc, config.desc[0] ? "-" : "", word);
+    snprintf(config.desc, sizeof config.desc, "%.*s", (int)sizeof config.desc - 1, desc);
+    return run_folder_create(&bench->folder, &config, data_name);
+}
+
+// Logs that nothing was written to.
+static void remove_empty_logs(const struct run_folder *folder)
+{
+    static const char *const names[] = {"stats.jsonl", "events.jsonl"};
+    for (int i = 0; i < 2; i++) {
+        char path[1024];
+        struct stat facts;
+        run_folder_file(folder, path, sizeof path, "%s", names[i]);
+        if (stat(path, &facts) == 0 && facts.st_size == 0)
+            unlink(path);
+    }
+}
+
+static void close_folder(struct bench *bench)
+{
+    if (!bench->folder.path[0])
+        return;
+    remove_empty_logs(&bench->folder);
+    run_folder_close(&bench->folder);
+}
+
+void bench_say(struct bench *bench, const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    progress_clear();
+    fprintf(stderr, "%s\n", line);
+    if (bench->folder.log)
+        run_folder_log(&bench->folder, "%s", line);
+}
+
+json_t *bench_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+enum status bench_write_json(struct bench *bench, json_t *object)
+{
+    char path[1024];
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    CHECK(text, "the results could not be written as JSON");
+    struct atomic_file file;
+    enum status status = atomic_open(
+        &file, run_folder_file(&bench->folder, path, sizeof path, "bench.json"));
+    if (status == STATUS_OK) {
+        fprintf(file.stream, "%s\n", text);
+        status = atomic_commit(&file);
+    }
+    free(text);
+    TRY(status);
+    printf("results: %s\n", path);
+    return STATUS_OK;
+}
+
+/* ---- the command ----------------------------------------------------------------- */
+
+static int asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return 1;
+    return 0;
+}
+
+static enum status measure(struct bench *bench, int argc, char **argv)
+{
+    const struct work *work;
+    TRY(find_work(argv[0], &work));
+    argc--;
+    argv++;
+    TRY(take_own(bench, work, &argc, argv));
+    TRY(read_settings(bench, work, argc, argv));
+    signals_install(bench->monitor);
+    enum status status = work->run(bench);
+    signals_install(NULL);
+    progress_clear();
+    return status;
+}
+
+enum status bench_command(int argc, char **argv)
+{
+    if (asks_for_help(argc, argv)) {
+        print_help();
+        return STATUS_OK;
+    }
+    if (argc == 0)
+        return status_fail(STATUS_USAGE,
+                           "bench: measure what? Give scaler or precision, or see "
+                           "twinscale bench --help");
+    struct bench bench = {.seeds = 3, .seconds = 3.0, .monitor = monitor_create()};
+    CHECK(bench.monitor, "out of memory");
+    enum status status = measure(&bench, argc, argv);
+    close_folder(&bench);
+    monitor_destroy(bench.monitor);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* bench.h - `twinscale bench`: one configuration, measured under several choices of one
+ * setting, side by side.
+ * Flow:  command line -> [bench] -> bench_scaler.c or bench_precision.c -> a table on stdout,
+ *        bench.json (and bench.png) in a numbered folder.
+ * Owns:  the folder and the monitor that Ctrl-C reaches. */
+#ifndef APP_BENCH_H
+#define APP_BENCH_H
+
+#include <jansson.h>
+
+#include "app/config.h"
+#include "app/output/monitor.h"
+#include "app/output/run_folder.h"
+
+struct bench {
+    struct config config; // what all runs share; the channels of the data once known
+    int seeds;            // scaler: runs of each choice
+    double seconds;       // precision: at least this long for each choice
+    struct monitor *monitor;
+    struct run_folder folder; // closed until bench_open_folder()
+    int must_end;             // Ctrl-C: no further run begins
+};
+
+/* After the command line is read; each prints and writes what it found. */
+enum status bench_scaler(struct bench *bench);
+enum status bench_precision(struct bench *bench);
+
+/* True once somebody asked for an end. Between two steps. */
+int bench_must_end(struct bench *bench);
+
+/* Makes OUT/NNNNN-DATA-PRESET-bBATCH-WORD, unless it is there. */
+enum status bench_open_folder(struct bench *bench, const char *data_name,
+                              const char *word);
+
+/* One line to stderr, and to log.txt where the folder is open. */
+void bench_say(struct bench *bench, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Writes `object` as bench.json and prints its path; takes the object. */
+enum status bench_write_json(struct bench *bench, json_t *object);
+
+/* A number, or null where it is not finite. */
+json_t *bench_number(double value);
+
+#endif

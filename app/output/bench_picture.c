@@ -1,0 +1,159 @@
+#include "app/output/bench_picture.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/output/grid.h"
+#include "app/output/plot.h"
+#include "app/output/tiles.h"
+
+#define COLUMNS 3
+#define PANEL_W 480.0
+#define PANEL_H 250.0
+#define HEAD 34.0    // a panel's title and note
+#define SAMPLES 62.0 // the row of tiles below it
+#define GAP 20.0
+#define CAPTION 44.0
+#define TILE_GAP 3
+
+static struct area cell(int index)
+{
+    double w = PANEL_W + GAP, h = HEAD + PANEL_H + SAMPLES + GAP;
+    return (struct area){GAP + (index % COLUMNS) * w, CAPTION + (index / COLUMNS) * h,
+                         PANEL_W, PANEL_H + HEAD + SAMPLES};
+}
+
+/* The run's columns over the whole length: a point without a scale closes a run that ended
+ * early. */
+static int open_series(struct series *series, const struct dashboard *run, int columns)
+{
+    size_t count = run->point_count;
+    struct history_point *points = calloc(count + 1, sizeof *points);
+    if (!points)
+        return 0;
+    if (count > 0)
+        memcpy(points, run->points, count * sizeof *points);
+    points[count] = (struct history_point){.step = count ? points[count - 1].step : 1,
+                                           .kimg = run->kimg_total,
+                                           .scale = {NAN, NAN},
+                                           .loss = {NAN, NAN}};
+    size_t given = count && points[count - 1].kimg >= run->kimg_total ? count : count + 1;
+    int is_open = series_create(series, points, given, columns, 1.0);
+    free(points);
+    return is_open;
+}
+
+struct range {
+    double low, high;
+};
+
+// One range of scales for all panels, or they could not be compared by eye.
+static struct range common_range(const struct dashboard *runs, int count)
+{
+    struct range range = {NAN, NAN};
+    for (int i = 0; i < count; i++) {
+        for (size_t p = 0; p < runs[i].point_count; p++) {
+            for (int net = 0; net < NETWORK_COUNT; net++) {
+                float scale = runs[i].points[p].scale[net];
+                if (!(isfinite(scale) && scale > 0.0f))
+                    continue;
+                range.low = fmin(range.low, log2((double)scale)); // passes NaN over
+                range.high = fmax(range.high, log2((double)scale));
+            }
+        }
+    }
+    return range;
+}
+
+static int has_scale(const struct series *series)
+{
+    for (int c = 0; c < series->column_count; c++)
+        for (int net = 0; net < NETWORK_COUNT; net++)
+            if (!isnan(series->columns[c].of[net].scale_last))
+                return 1;
+    return 0;
+}
+
+static void draw_run(const struct canvas *canvas, const struct dashboard *run,
+                     struct area area, struct range range)
+{
+    const struct text_style title_style = {15.0, 1, INK_TEXT};
+    const struct text_style note_style = {12.0, 0, INK_MUTED};
+    struct area panel = {area.x, area.y + HEAD, area.w, PANEL_H};
+    struct series series;
+    double used = canvas_text_fit(canvas, area.x, area.y + 22.0, area.w * 0.5,
+                                  title_style, run->title);
+    canvas_text_fit(canvas, area.x + used + 12.0, area.y + 22.0, area.w - used - 12.0,
+                    note_style, run->run);
+    if (!open_series(&series, run, plot_columns(canvas, plot_inner(panel, 1).w)))
+        return;
+    series.scale_low = range.low;
+    series.scale_high = range.high;
+    plot_scales(canvas, run, &series, panel, 1);
+    struct area inner = plot_inner(panel, 1);
+    if (!has_scale(&series))
+        canvas_text(canvas, inner.x + inner.w / 2.0, inner.y + inner.h / 2.0 + 5.0,
+                    ALIGN_CENTER, note_style, "no loss scale");
+    series_release(&series);
+}
+
+static void paint_samples(const struct dashboard *run, struct area area, uint32_t *pixels,
+                          int width, int height)
+{
+    if (!run->tiles)
+        return;
+    struct tiles_layout layout =
+        tiles_fit(run, (int)area.w, (int)(SAMPLES - 8.0), TILE_GAP);
+    tiles_paint(run, &layout, pixels, width, height, 4 * width, (int)area.x,
+                (int)(area.y + HEAD + PANEL_H + 8.0));
+}
+
+static void draw_all(uint32_t *pixels, int width, int height, const char *title,
+                     const struct dashboard *runs, int count)
+{
+    const struct text_style title_style = {17.0, 1, INK_TEXT};
+    cairo_surface_t *surface = cairo_image_surface_create_for_data(
+        (unsigned char *)pixels, CAIRO_FORMAT_RGB24, width, height, 4 * width);
+    struct canvas canvas = {
+        .cairo = cairo_create(surface), .scale = 1.0, .width = width, .height = height};
+    canvas_fill(&canvas, (struct area){0.0, 0.0, canvas.width, canvas.height},
+                INK_BACKGROUND);
+    canvas_text_fit(&canvas, GAP, 31.0, canvas.width - 2.0 * GAP, title_style, title);
+    struct range range = common_range(runs, count);
+    for (int i = 0; i < count; i++)
+        draw_run(&canvas, &runs[i], cell(i), range);
+    cairo_destroy(canvas.cairo);
+    cairo_surface_flush(surface);
+    cairo_surface_destroy(surface);
+    for (int i = 0; i < count; i++)
+        paint_samples(&runs[i], cell(i), pixels, width, height);
+}
+
+enum status bench_picture_write(const char *title, const struct dashboard *runs,
+                                int count, const char *path)
+{
+    CHECK(count > 0, "count %d", count);
+    int columns = count < COLUMNS ? count : COLUMNS;
+    struct area last = cell(count - 1);
+    int width = (int)(cell(columns - 1).x + PANEL_W + GAP);
+    int height = (int)(last.y + last.h + GAP);
+    size_t many = (size_t)width * (size_t)height;
+    uint32_t *pixels = calloc(many, sizeof *pixels);
+    uint8_t *rgb = malloc(3 * many);
+    enum status status = STATUS_OK;
+    if (!pixels || !rgb) {
+        status = status_fail(STATUS_FAILED, "%s: no memory for a picture of %dx%d pixels",
+                             path, width, height);
+    } else {
+        draw_all(pixels, width, height, title, runs, count);
+        for (size_t i = 0; i < many; i++)
+            for (int c = 0; c < 3; c++)
+                rgb[3 * i + (size_t)c] = (uint8_t)(pixels[i] >> (16 - 8 * c) & 255);
+        const struct png_text text = {"Software", "twinscale " TWINSCALE_VERSION};
+        status = png_write(path, rgb, width, height, 3, &text, 1);
+    }
+    free(pixels);
+    free(rgb);
+    return status;
+}

@@ -1,0 +1,386 @@
+/* test_bench.c - `twinscale bench`: the numbers it tells, in whole runs of the program, and the
+ * sentences where it cannot. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/bench_diversity.h"
+#include "tests/app/runs.h"
+#include "tests/support/support.h"
+
+static char out[512];
+
+static int enter(void **state)
+{
+    (void)state;
+    snprintf(out, sizeof out, "%s", make_folder("bench"));
+    return 0;
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    remove_folder(out);
+    return 0;
+}
+
+/* ---- diversity ------------------------------------------------------------------- */
+
+// The definition, pair by pair.
+static double slow_diversity(const uint8_t *pixels, size_t images, size_t bytes)
+{
+    double sum = 0.0, pairs = 0.0;
+    for (size_t i = 0; i < images; i++)
+        for (size_t j = i + 1; j < images; j++, pairs += 1.0)
+            for (size_t p = 0; p < bytes; p++)
+                sum += abs(pixels[i * bytes + p] - pixels[j * bytes + p]) / 255.0;
+    return sum / pairs / (double)bytes;
+}
+
+static void test_diversity_is_the_mean_difference_of_all_pairs(void **state)
+{
+    (void)state;
+    uint8_t pixels[17 * 29];
+    uint32_t word = 12345;
+    for (size_t i = 0; i < sizeof pixels; i++) {
+        word = word * 1664525u + 1013904223u;
+        pixels[i] = i % 7 == 0 ? 255 : i % 11 == 0 ? 0 : (uint8_t)(word >> 24);
+    }
+    static const size_t counts[] = {2, 3, 17};
+    for (size_t i = 0; i < 3; i++)
+        assert_true(fabs(bench_diversity(pixels, counts[i], 29) -
+                         slow_diversity(pixels, counts[i], 29)) < 1e-12);
+}
+
+static void test_diversity_is_0_for_equal_images_and_1_for_black_and_white(void **state)
+{
+    (void)state;
+    const uint8_t equal[] = {9, 200, 9, 200, 9, 200}, apart[] = {0, 0, 255, 255};
+    assert_true(bench_diversity(equal, 3, 2) == 0.0);
+    assert_true(bench_diversity(apart, 2, 2) == 1.0);
+}
+
+/* ---- what a benchmark left ------------------------------------------------------- */
+
+static json_t *results(void)
+{
+    char path[1100];
+    json_error_t error;
+    snprintf(path, sizeof path, "%s/bench.json", run_in(out));
+    json_t *object = json_load_file(path, 0, &error);
+    if (!object)
+        fail_msg("%s: %s", path, error.text);
+    return object;
+}
+
+// The run of that scaler and seed, or NULL.
+static json_t *find_run(const json_t *object, const char *scaler, int seed)
+{
+    size_t i;
+    json_t *run;
+    json_array_foreach(json_object_get(object, "runs"), i, run)
+    {
+        if (strcmp(json_string_value(json_object_get(run, "scaler")), scaler) == 0 &&
+            json_integer_value(json_object_get(run, "seed")) == seed)
+            return run;
+    }
+    return NULL;
+}
+
+/* run[key][network]; -1 for null. */
+static double number(const json_t *object, const char *scaler, const char *key,
+                     const char *network)
+{
+    const json_t *run = find_run(object, scaler, 3);
+    if (!run)
+        fail_msg("no run of %s", scaler);
+    const json_t *value = json_object_get(run, key);
+    if (network)
+        value = json_object_get(value, network);
+    if (!value)
+        fail_msg("%s has no %s", scaler, key);
+    return json_is_null(value) ? -1.0 : json_number_value(value);
+}
+
+static int has_lines(const char *file, const char *pattern)
+{
+    char text[64];
+    (void)run_command(text, sizeof text, "grep -c '%s' '%s/%s'", pattern, run_in(out),
+                      file);
+    return atoi(text);
+}
+
+static void assert_is_png(const char *name, unsigned width)
+{
+    char path[1100];
+    unsigned char head[24];
+    snprintf(path, sizeof path, "%s/%s", run_in(out), name);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(head, 1, sizeof head, file), sizeof head);
+    fclose(file);
+    assert_memory_equal(head, "\x89PNG\r\n\x1a\n", 8);
+    assert_int_equal(head[18] << 8 | head[19], width);
+}
+
+/* ---- bench scaler ---------------------------------------------------------------- */
+
+static const char *const scalers[] = {"per-network", "shared", "shared-per-step",
+                                      "per-loss",    "static", "off"};
+
+static void test_an_overflow_of_d_moves_the_scales_that_its_topology_says(void **state)
+{
+    (void)state;
+    twinscale_must("bench scaler " SMALL_RUN
+                   " --out '%s' --kimg 0.064 --seeds 1 --inject d:2:inf",
+                   out);
+    static const struct {
+        const char *scaler;
+        double g, d; // -1: not scaled
+    } rows[] = {{"per-network", 1024, 512},    {"shared", 512, 512},
+                {"shared-per-step", 512, 512}, {"per-loss", 1024, 512},
+                {"static", 1024, 1024},        {"off", -1, -1}};
+    json_t *object = results();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_true(number(object, rows[i].scaler, "scale", "G") == rows[i].g);
+        assert_true(number(object, rows[i].scaler, "scale", "D") == rows[i].d);
+        assert_true(number(object, rows[i].scaler, "skipped", "G") == 0.0);
+        assert_true(number(object, rows[i].scaler, "skipped", "D") == 1.0);
+        assert_true(number(object, rows[i].scaler, "steps", NULL) == 4.0);
+    }
+    assert_true(number(object, "per-loss", "scale", "D_fake") == 1024.0);
+    json_decref(object);
+    assert_int_equal(has_lines("events.jsonl", "\"skip\".*\"net\":\"D\",\"step\":2"), 6);
+    assert_is_png("bench.png", 1520);
+}
+
+static void test_where_nothing_overflows_all_scalers_train_the_same(void **state)
+{
+    (void)state;
+    twinscale_must("bench scaler " SMALL_RUN
+                   " --out '%s' --kimg 0.08 --seeds 1 --precision fp32",
+                   out);
+    json_t *object = results();
+    double g = number(object, "off", "loss", "G"), d = number(object, "off", "loss", "D");
+    double diversity = number(object, "off", "diversity", NULL);
+    assert_true(g > 0.0 && d > 0.0 && diversity > 0.0 && diversity < 0.5);
+    for (size_t i = 0; i < sizeof scalers / sizeof *scalers; i++) {
+        // Scales of powers of two change no bit in f32; only per-loss adds in another order.
+        double room = strcmp(scalers[i], "per-loss") == 0 ? 1e-3 : 0.0;
+        assert_true(fabs(number(object, scalers[i], "loss", "G") - g) <= room);
+        assert_true(fabs(number(object, scalers[i], "loss", "D") - d) <= room);
+    }
+    assert_true(json_number_value(json_object_get(object, "real_diversity")) > 0.05);
+    json_decref(object);
+}
+
+static void test_every_seed_is_a_run_with_a_mean_below(void **state)
+{
+    (void)state;
+    char text[16384];
+    assert_int_equal(twinscale(text, sizeof text,
+                               "bench scaler " SMALL_RUN " --out '%s' --kimg 0.032 "
+                               "--seeds=2",
+                               out),
+                     0);
+    json_t *object = results();
+    for (size_t i = 0; i < sizeof scalers / sizeof *scalers; i++) {
+        assert_non_null(find_run(object, scalers[i], 3));
+        assert_non_null(find_run(object, scalers[i], 4));
+    }
+    assert_int_equal(json_array_size(json_object_get(object, "runs")), 12);
+    // Another seed is another run.
+    const char *loss = "loss";
+    double first = number(object, "off", loss, "G");
+    json_t *second = json_object_get(find_run(object, "off", 4), loss);
+    assert_true(json_number_value(json_object_get(second, "G")) != first);
+    json_decref(object);
+    assert_int_equal(has_lines("stats.jsonl", "\"end\":\"finished\""), 12);
+    int means = 0;
+    for (const char *at = text; (at = strstr(at, "2 of 2 finished")); at++)
+        means++;
+    assert_int_equal(means, 6);
+}
+
+static void test_runs_that_diverge_are_rows_with_a_reason(void **state)
+{
+    (void)state;
+    char text[16384];
+    assert_int_equal(twinscale(text, sizeof text,
+                               "bench scaler " SMALL_RUN " --out '%s' --kimg 0.16 "
+                               "--seeds 1 --max-skips 3 --inject g:2-:nan",
+                               out),
+                     0);
+    assert_non_null(strstr(text, "diverged at step 4: G skipped 3 steps in a row"));
+    json_t *object = results();
+    for (size_t i = 0; i < sizeof scalers / sizeof *scalers; i++) {
+        const json_t *run = find_run(object, scalers[i], 3);
+        assert_string_equal(json_string_value(json_object_get(run, "end")), "diverged");
+        assert_non_null(strstr(json_string_value(json_object_get(run, "reason")),
+                               "G skipped 3 steps in a row"));
+    }
+    json_decref(object);
+}
+
+static void test_topologies_that_the_settings_rule_out_are_told(void **state)
+{
+    (void)state;
+    char text[16384];
+    assert_int_equal(twinscale(text, sizeof text,
+                               "bench scaler " SMALL_RUN " --out '%s' --kimg 0.032 "
+                               "--seeds 1 --d-growth-interval 7",
+                               out),
+                     0);
+    assert_non_null(strstr(text, "shared          left out: --g-growth-interval"));
+    json_t *object = results();
+    assert_int_equal(json_array_size(json_object_get(object, "left_out")), 2);
+    assert_int_equal(json_array_size(json_object_get(object, "runs")), 4);
+    assert_null(find_run(object, "shared", 3));
+    json_decref(object);
+}
+
+static void test_ctrl_c_ends_after_the_step_and_tells_what_is_known(void **state)
+{
+    (void)state;
+    char text[16384];
+    int code = run_command(text, sizeof text,
+                           "'%s' bench scaler " SMALL_RUN " --out '%s' --kimg 1000 & "
+                           "until grep -q ^data '%s'/*/log.txt 2>/dev/null; do "
+                           "sleep 0.05; done; sleep 0.2; kill -INT $!; wait $!",
+                           TWINSCALE_PROGRAM, out, out);
+    if (code != 0 || !strstr(text, "stopped after 0 of 18 runs"))
+        fail_msg("exit %d: %s", code, text);
+    json_t *object = results();
+    assert_true(json_is_true(json_object_get(object, "stopped")));
+    assert_int_equal(json_array_size(json_object_get(object, "runs")), 1);
+    assert_string_equal(
+        json_string_value(json_object_get(find_run(object, "per-network", 3), "end")),
+        "stopped");
+    json_decref(object);
+    assert_is_png("bench.png", 520);
+}
+
+/* ---- bench precision ------------------------------------------------------------- */
+
+static double mode_number(const json_t *mode, const char *key)
+{
+    return json_number_value(json_object_get(mode, key));
+}
+
+static double activations(const json_t *mode)
+{
+    const json_t *bytes = json_object_get(mode, "activation_bytes");
+    return mode_number(bytes, "G") + mode_number(bytes, "D");
+}
+
+static void test_half_precision_halves_the_activations(void **state)
+{
+    (void)state;
+    char text[16384];
+    assert_int_equal(twinscale(text, sizeof text,
+                               "bench precision " SMALL_RUN
+                               " --out '%s' --device cpu --seconds 0.05",
+                               out),
+                     0);
+    json_t *object = results();
+    const json_t *modes = json_object_get(object, "modes");
+    const json_t *fp32 = json_array_get(modes, 0);
+    assert_int_equal(json_array_size(modes), 3);
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const names[] = {"fp32", "fp16", "bf16"};
+        const json_t *mode = json_array_get(modes, i);
+        assert_string_equal(json_string_value(json_object_get(mode, "precision")),
+                            names[i]);
+        assert_non_null(strstr(text, names[i]));
+        assert_true(json_is_true(json_object_get(mode, "measured")));
+        assert_true(mode_number(mode, "images_per_sec") > 0.0);
+        assert_true(
+            fabs(mode_number(mode, "images_per_sec") * mode_number(mode, "step_ms") -
+                 16e3) < 1.0); // a batch a step
+        assert_true(mode_number(mode, "device_bytes") > activations(mode));
+        double share = activations(mode) / activations(fp32);
+        assert_true(i == 0 ? share == 1.0 : share > 0.49 && share < 0.55);
+    }
+    json_decref(object);
+}
+
+/* ---- sentences ------------------------------------------------------------------- */
+
+static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
+{
+    (void)state;
+    static const struct {
+        int code;
+        const char *words, *arguments;
+    } rows[] = {
+        {2, "measure what? Give scaler or precision", ""},
+        {2, "there is no \"scalar\", did you mean scaler; give", "scalar"},
+        {2, "there is no \"zzzz\"; give scaler or precision", "zzzz"},
+        {2, "--seeds: \"0\" is no number of runs", "scaler --seeds 0"},
+        {2, "--seeds: \"many\" is no number of runs", "scaler --seeds=many"},
+        {2, "--seeds: \"1.5\" is no number of runs", "scaler --seeds 1.5"},
+        {2, "--seeds: its value is missing; give a number", "scaler --seeds"},
+        {2, "--seconds: \"0\" is no time to measure for", "precision --seconds 0"},
+        {2, "--seconds: \"soon\" is no time", "precision --seconds soon"},
+        {2, "--seconds", "scaler --seconds 3"},
+        {2, "--scaler: bench scaler compares all of its choices",
+         "scaler --scaler shared"},
+        {2, "--precision: bench precision compares all", "precision --precision=fp16"},
+        {2, "--resume: bench scaler begins runs of its own", "scaler --resume x"},
+        {2, "--dry-run: bench precision begins runs of its own", "precision -n"},
+        {2, "--gpus: bench scaler measures one device, and 2 are", "scaler --gpus 2"},
+        {2, "--kimg: 0.001 kimg is less than one batch", "scaler --kimg 0.001"},
+        {2, "--g-min-scale", "scaler --g-min-scale 1e9"},
+        {4, "nowhere", "scaler --data /nowhere --resolution 32"},
+        {4, "nowhere", "precision --data /nowhere --resolution 32"},
+        {1, "folder for runs", "precision --data builtin:shapes --out /proc/none"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[8192];
+        int code = twinscale(text, sizeof text, "bench %s", rows[i].arguments);
+        const char *end = strchr(text, '\n');
+        if (code != rows[i].code || !strstr(text, rows[i].words) || !end ||
+            end[1] != '\0')
+            fail_msg("bench %s: exit %d, expected %d with \"%s\" as one line in:\n%s",
+                     rows[i].arguments, code, rows[i].code, rows[i].words, text);
+    }
+}
+
+static void test_help_fits_90_columns_and_names_both(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"bench --help", "bench scaler --help", "bench -h",
+                                        "help bench"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char text[8192];
+        assert_int_equal(twinscale(text, sizeof text, "%s", words[i]), 0);
+        assert_non_null(strstr(text, "twinscale bench scaler"));
+        assert_non_null(strstr(text, "twinscale bench precision"));
+        for (const char *line = text; *line;) {
+            size_t length = strcspn(line, "\n");
+            assert_true(length <= 90);
+            line += length + (line[length] == '\n');
+        }
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+    const struct CMUnitTest tests[] = {
+        TEST(test_diversity_is_the_mean_difference_of_all_pairs),
+        TEST(test_diversity_is_0_for_equal_images_and_1_for_black_and_white),
+        TEST(test_an_overflow_of_d_moves_the_scales_that_its_topology_says),
+        TEST(test_where_nothing_overflows_all_scalers_train_the_same),
+        TEST(test_every_seed_is_a_run_with_a_mean_below),
+        TEST(test_runs_that_diverge_are_rows_with_a_reason),
+        TEST(test_topologies_that_the_settings_rule_out_are_told),
+        TEST(test_ctrl_c_ends_after_the_step_and_tells_what_is_known),
+        TEST(test_half_precision_halves_the_activations),
+        TEST(test_what_cannot_be_measured_is_told_in_one_sentence),
+        TEST(test_help_fits_90_columns_and_names_both),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
