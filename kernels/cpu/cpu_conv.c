@@ -158,8 +158,9 @@ static struct wino_fits choose_winograd(struct conv_plan *plan,
     struct wino_fits fits = {0};
     if (backend->conv_choice != CONV_DIRECT)
         fits = winograd_plan(&plan->winograd, &plan->desc, backend);
-    return backend->conv_choice == CONV_AUTO ? winograd_choose(&plan->winograd, fits)
-                                             : fits;
+    return backend->conv_choice == CONV_AUTO
+               ? winograd_choose(&plan->winograd, backend->isa, fits)
+               : fits;
 }
 
 /* What the hungriest pass needs. */

@@ -66,7 +66,8 @@ struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc
 
 /* The passes, of those that fit, that are estimated to be faster than the direct ones and
  * whose error stays within twice theirs. */
-struct wino_fits winograd_choose(const struct winograd *winograd, struct wino_fits fits);
+struct wino_fits winograd_choose(const struct winograd *winograd, const struct isa *isa,
+                                 struct wino_fits fits);
 
 void winograd_forward(const struct winograd *winograd, struct device *device,
                       const struct tensor *x, const struct tensor *weights,
