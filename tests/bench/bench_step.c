@@ -11,7 +11,9 @@
 #include "app/output/progress.h"
 #include "app/train.h"
 
-enum { STEPS_MAX = 10000, WARM_UP = 3, GROUP = 10 };
+// The first steps overflow while the scales settle, and an overflow is looked into, which
+// takes as long as a step.
+enum { STEPS_MAX = 10000, WARM_UP = 6, GROUP = 10 };
 
 static int by_value(const void *a, const void *b)
 {

@@ -41,6 +41,17 @@ static void test_the_plain_c_kernels_can_be_asked_for(void **state)
     cpu_close(&device);
 }
 
+static void test_avx512_turns_dot_products_of_bf16_off(void **state)
+{
+    (void)state;
+    struct device best = open_at("avx512-bf16", 1), without = open_at("avx512", 1);
+    int has_pairs = strstr(best.description, ", avx512-bf16,") != NULL;
+    assert_null(strstr(without.description, "bf16"));
+    assert_true(has_pairs == (strcmp(best.description, without.description) != 0));
+    cpu_close(&best);
+    cpu_close(&without);
+}
+
 static void test_an_unknown_instruction_set_is_refused_with_the_known_ones(void **state)
 {
     (void)state;
@@ -48,7 +59,8 @@ static void test_an_unknown_instruction_set_is_refused_with_the_known_ones(void 
     setenv("TWINSCALE_ISA", "sse9", 1);
     assert_int_equal(cpu_open(&device), STATUS_USAGE);
     unsetenv("TWINSCALE_ISA");
-    assert_non_null(strstr(status_message(), "\"sse9\": expected avx512-bf16, avx512, avx2 or c"));
+    assert_non_null(
+        strstr(status_message(), "\"sse9\": expected avx512-bf16, avx512, avx2 or c"));
     cpu_close(&device); // never opened: fine
 }
 
@@ -335,6 +347,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_plain_c_kernels_can_be_asked_for),
+        cmocka_unit_test(test_avx512_turns_dot_products_of_bf16_off),
         cmocka_unit_test(test_an_unknown_instruction_set_is_refused_with_the_known_ones),
         cmocka_unit_test(test_no_thread_count_means_one_per_core),
         cmocka_unit_test(test_every_half_widens_to_the_value_that_half_h_gives),

@@ -273,6 +273,49 @@ static void test_inf_and_nan_reach_every_sum_they_belong_to_and_no_other(void **
     }
 }
 
+/* y[k] = x[0] w[k][0] + x[1] w[k][1] for the same pair of weights in every column. */
+static float dot_of_bf16(struct device *device, float x0, float w0, float x1, float w1)
+{
+    enum { COLS = 40 };
+    struct conv_desc desc = conv_of(1, 1, 2, COLS, 1, 1, 0, DTYPE_BF16);
+    desc.out_dtype = DTYPE_F32;
+    struct bench b = bench_of(desc, FILL_RANDOM, 1);
+    element_store(b.x.data, DTYPE_BF16, 0, x0);
+    element_store(b.x.data, DTYPE_BF16, 1, x1);
+    for (size_t k = 0; k < COLS; k++) {
+        element_store(b.w.data, DTYPE_BF16, 2 * k, w0);
+        element_store(b.w.data, DTYPE_BF16, 2 * k + 1, w1);
+    }
+    struct conv_plan *plan;
+    assert_int_equal(device->ops->conv.prepare(device, &desc, &plan), STATUS_OK);
+    device->ops->conv.forward(device, plan, &b.x, &b.w, NULL, &b.y);
+    float first = ((float *)b.y.data)[0], last = ((float *)b.y.data)[COLS - 1];
+    assert_memory_equal(&first, &last, sizeof first);
+    device->ops->conv.release(device, plan);
+    bench_free(&b);
+    return first;
+}
+
+static void
+test_dot_products_of_bf16_take_subnormals_for_zeros_and_lose_no_inf(void **state)
+{
+    (void)state;
+    const float subnormal = 0x1p-130f, large = 0x1p120f;
+    for (int i = 0; i < ISAS; i++) {
+        struct device device = open_at(isa_names[i], 1);
+        int has_pairs = strstr(device.description, ", avx512-bf16,") != NULL;
+        assert_true(dot_of_bf16(&device, 3, 5, 7, 11) == 92);
+        // The one difference between the instruction and widened operands.
+        assert_true(dot_of_bf16(&device, subnormal, large, 1, 1) ==
+                    (has_pairs ? 1.0f : 1.0f + 0x1p-10f));
+        assert_true(dot_of_bf16(&device, large, large, 1, 1) == INFINITY);
+        assert_true(isnan(dot_of_bf16(&device, INFINITY, 0, 1, 1)));
+        assert_true(!isfinite(dot_of_bf16(&device, large, large, -large, large)));
+        assert_true(!isfinite(dot_of_bf16(&device, INFINITY, subnormal, 1, 1)));
+        cpu_close(&device);
+    }
+}
+
 static void test_a_convolution_that_does_not_fit_is_refused_with_its_shapes(void **state)
 {
     (void)state;
@@ -307,6 +350,8 @@ int main(void)
         cmocka_unit_test(test_gemm_of_small_integers_is_exact),
         cmocka_unit_test(test_convolutions_equal_their_definition),
         cmocka_unit_test(test_inf_and_nan_reach_every_sum_they_belong_to_and_no_other),
+        cmocka_unit_test(
+            test_dot_products_of_bf16_take_subnormals_for_zeros_and_lose_no_inf),
         cmocka_unit_test(test_a_convolution_that_does_not_fit_is_refused_with_its_shapes),
         cmocka_unit_test(test_a_workspace_that_cannot_be_had_is_refused_with_its_bytes),
     };
