@@ -1,7 +1,9 @@
 /* bench_step.c - what one whole training step takes, with everything in it: the batch, both
  * networks forward and backward, finite checks, both Adams, both scalers, the average.
  *     bench_step STEPS PRESET SETTING...
- * SETTINGs are the program's own (--batch 128 --precision bf16 --device cuda:0 --no-graph).
+ *     bench_step sample REPEATS PRESET SETTING...
+ * The second form times the drawing of 64 images by a generator in place of a step: latents,
+ * network, pixels. SETTINGs are the program's own (--batch 128 --precision bf16 --device cuda:0 --no-graph).
  * Prints one JSON line with the median time of a step. Where the device works while the host
  * goes on, steps are timed in groups, since a single one has no end that the host sees. */
 #include <stdio.h>
@@ -49,7 +51,43 @@ static enum status time_steps(struct trainer *trainer, int steps, double *median
     return STATUS_OK;
 }
 
-static enum status bench(const struct config *config, const char *preset, int steps)
+static enum status draw(struct trainer *trainer, struct sampler *sampler, int repeats,
+                        double *median_ms)
+{
+    static double ms[STEPS_MAX];
+    static uint8_t pixels[SAMPLER_BATCH * 128 * 128 * 4]; // the largest there are
+    uint64_t seeds[SAMPLER_BATCH];
+    sampler_load(sampler, trainer->device, trainer->ema.average);
+    for (int i = -WARM_UP; i < repeats; i++) {
+        for (int k = 0; k < SAMPLER_BATCH; k++)
+            seeds[k] = (uint64_t)((i + WARM_UP) * SAMPLER_BATCH + k);
+        double begin = now_seconds();
+        sampler_start(sampler, seeds, SAMPLER_BATCH);
+        TRY(sampler_finish(sampler, pixels));
+        if (i >= 0)
+            ms[i] = 1e3 * (now_seconds() - begin);
+    }
+    qsort(ms, (size_t)repeats, sizeof *ms, by_value);
+    *median_ms = ms[repeats / 2];
+    return STATUS_OK;
+}
+
+static enum status time_samples(struct trainer *trainer, int repeats, double *median_ms)
+{
+    struct sampler sampler = {0};
+    struct dcgan_config sizes =
+        trainer_dcgan_config(&trainer->config, trainer->config.channels);
+    enum status status =
+        sampler_create(&sampler, trainer->device, &sizes,
+                       precision_dtype(trainer->config.precision), SAMPLER_BATCH);
+    if (status == STATUS_OK)
+        status = draw(trainer, &sampler, repeats, median_ms);
+    sampler_release(&sampler);
+    return status;
+}
+
+static enum status bench(const struct config *config, const char *preset, int steps,
+                         int is_sample)
 {
     static struct trainer trainer;
     static const char *const precisions[] = {
@@ -59,7 +97,8 @@ static enum status bench(const struct config *config, const char *preset, int st
     if (status == STATUS_OK)
         status = trainer_start_data(&trainer);
     if (status == STATUS_OK)
-        status = time_steps(&trainer, steps, &median_ms);
+        status = is_sample ? time_samples(&trainer, steps, &median_ms)
+                           : time_steps(&trainer, steps, &median_ms);
     if (status == STATUS_OK)
         printf("{\"net\": \"%s\", \"program\": \"twinscale %s\", \"precision\": \"%s\", "
                "\"device\": \"%s\", \"threads\": %d, \"batch\": %d, \"steps\": %d, "
@@ -73,9 +112,13 @@ static enum status bench(const struct config *config, const char *preset, int st
 
 int main(int argc, char **argv)
 {
-    int steps = argc > 2 ? atoi(argv[1]) : 0, wants_help;
+    int is_sample = argc > 1 && strcmp(argv[1], "sample") == 0, wants_help;
+    argc -= is_sample;
+    argv += is_sample;
+    int steps = argc > 2 ? atoi(argv[1]) : 0;
     if (steps < 1 || steps > STEPS_MAX) {
-        fprintf(stderr, "usage: bench_step STEPS PRESET SETTING...  (1 to %d steps)\n",
+        fprintf(stderr,
+                "usage: bench_step [sample] STEPS PRESET SETTING...  (1 to %d steps)\n",
                 STEPS_MAX);
         return 2;
     }
@@ -83,14 +126,13 @@ int main(int argc, char **argv)
     config_default(&config);
     enum status status = config_apply_preset(&config, argv[2]);
     if (status == STATUS_OK)
-        status =
-            config_set(&config, "data",
-                       config.resolution == 28 ? "builtin:fashion" : "builtin:shapes",
-                       "bench_step");
+        status = config_set(
+            &config, "data",
+            config.resolution == 28 ? "builtin:fashion" : "builtin:shapes", "bench_step");
     if (status == STATUS_OK)
         status = config_parse(&config, argc - 3, argv + 3, &wants_help);
     if (status == STATUS_OK)
-        status = bench(&config, argv[2], steps);
+        status = bench(&config, argv[2], steps, is_sample);
     if (status != STATUS_OK)
         fprintf(stderr, "bench_step: %s\n", status_message());
     return status_exit_code(status);

@@ -2,12 +2,13 @@
 """What PyTorch takes for one training step of the networks that twinscale trains.
 
     bench_torch.py [--threads N] [--steps N] [--warm-up N] [--net fmnist-quick|dcgan64]
-                   [--format contiguous|channels_last] [--precision fp32|bf16]
+                   [--format contiguous|channels_last] [--precision fp32|bf16] [--sample]
 
 One step, as in the PyTorch DCGAN example: D on real, z, G, D on fake, D's Adam, then D on the
 same fake again and G's Adam; BCE on logits; batch 64; in float32, or under the CPU's bfloat16
 autocast. Prints one JSON line per network, memory format and precision with the median time
-of a step in milliseconds and the GFLOP that the step needs by definition.
+of a step in milliseconds and the GFLOP that the step needs by definition. --sample times the
+drawing of 64 images by G in place of a step: latents, network in eval mode, pixels of 8 bits.
 """
 import argparse
 import contextlib
@@ -151,6 +152,20 @@ def make_step(g, d, latent, real, precision):
     return step
 
 
+def make_draw(g, latent, precision):
+    g.eval()
+
+    @torch.inference_mode()
+    def draw():
+        use = (torch.autocast("cpu", dtype=torch.bfloat16) if precision == "bf16"
+               else contextlib.nullcontext())
+        with use:
+            images = g(torch.randn(BATCH, latent, 1, 1))
+        return images.float().add_(1).mul_(127.5).round_().to(torch.uint8)
+
+    return draw
+
+
 def median_ms(step, steps, warm_up):
     for _ in range(warm_up):
         step()
@@ -169,7 +184,11 @@ def bench(net, form, precision, args):
     memory = FORMATS[form]
     g, d = g.to(memory_format=memory), d.to(memory_format=memory)
     real = torch.rand(BATCH, channels, size, size).mul_(2).sub_(1)
-    step = make_step(g, d, latent, real.contiguous(memory_format=memory), precision)
+    if args.sample:
+        gflop = sum(layer_gflop(g, torch.randn(BATCH, latent, 1, 1))[0])
+        step = make_draw(g, latent, precision)
+    else:
+        step = make_step(g, d, latent, real.contiguous(memory_format=memory), precision)
     return {
         "net": net,
         "program": "torch " + torch.__version__,
@@ -191,6 +210,7 @@ def main():
     parser.add_argument("--net", choices=NETS, help="default: all")
     parser.add_argument("--format", choices=FORMATS, help="default: all")
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="default: both")
+    parser.add_argument("--sample", action="store_true")
     args = parser.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)

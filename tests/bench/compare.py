@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""twinscale against PyTorch at its best on the same training steps, side by side.
+"""twinscale against PyTorch at its best, side by side: training steps, drawing images.
 
     compare.py BENCH_STEP BENCH_LAYERS [--rounds N] [--steps N] [--threads N] [--net NAME]
-               [--finalists N]
+               [--finalists N] [--work step|sample]
 
 PyTorch runs in float32 and in bfloat16 autocast, with contiguous and channels_last memory, on
 every power of two of threads up to ours, bound to cores and not. Each of these modes is tried
@@ -26,6 +26,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NETS = {"fmnist-quick": 40, "dcgan64": 3}  # and the steps of a round
+WORKS = {"step": "whole step, batch 64", "sample": "drawing 64 images"}
 OURS = ("fp16", "bf16", "fp32")
 
 
@@ -53,12 +54,13 @@ class Peer:
         return (f"{self.program} {self.precision} {self.form}, {self.threads} thread"
                 f"{'s' if self.threads > 1 else ''}{bound}")
 
-    def run(self, net, steps, warm_up):
+    def run(self, net, work, steps, warm_up):
         binding = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"} if self.is_bound else {}
         (one,) = lines([sys.executable, os.path.join(HERE, "bench_torch.py"), "--net", net,
                         "--precision", self.precision, "--format", self.form,
                         "--threads", str(self.threads), "--steps", str(steps),
-                        "--warm-up", str(warm_up)], **binding)
+                        "--warm-up", str(warm_up)]
+                       + (["--sample"] if work == "sample" else []), **binding)
         self.program, self.gflop = one["program"], one["gflop"]
         return one["ms_per_step"]
 
@@ -72,11 +74,11 @@ def all_peers(threads_most):
             for is_bound in ((False, True) if threads > 1 else (False,))]
 
 
-def choose_finalists(net, args):
+def choose_finalists(net, work, args):
     tried = []
     for peer in all_peers(args.threads):
-        tried.append((peer.run(net, min(5, args.steps_of[net]), 1), peer))
-        say(f"{net}: tried {peer}: {tried[-1][0]:.1f} ms")
+        tried.append((peer.run(net, work, min(5, args.steps_of[net]), 1), peer))
+        say(f"{net}, {work}: tried {peer}: {tried[-1][0]:.1f} ms")
     chosen = []
     for precision in ("fp32", "bf16"):
         group = sorted((t for t in tried if t[1].precision == precision), key=lambda t: t[0])
@@ -84,28 +86,29 @@ def choose_finalists(net, args):
     return chosen
 
 
-def run_ours(args, net, precision):
-    (one,) = lines([args.bench_step, str(args.steps_of[net]), net, "--device", "cpu",
+def run_ours(args, net, work, precision):
+    form = ["sample"] if work == "sample" else []
+    (one,) = lines([args.bench_step, *form, str(args.steps_of[net]), net, "--device", "cpu",
                     "--threads", str(args.threads), "--precision", precision])
     return one
 
 
-def compare(net, args):
-    peers = choose_finalists(net, args)
+def compare(net, work, args):
+    peers = choose_finalists(net, work, args)
     ours, peaks, device = {}, {}, ""
     for turn in range(args.rounds):
-        say(f"{net}: round {turn + 1} of {args.rounds}")
+        say(f"{net}, {work}: round {turn + 1} of {args.rounds}")
         for one in lines([args.bench_layers, str(args.threads), "peak"]):
             peaks.setdefault(one["precision"], []).append(one["gflops"])
         for precision in OURS:
-            one = run_ours(args, net, precision)
+            one = run_ours(args, net, work, precision)
             ours.setdefault(precision, []).append(one["ms_per_step"])
             device = one["device"]
         for peer in peers:
-            peer.times.append(peer.run(net, args.steps_of[net], 2))
+            peer.times.append(peer.run(net, work, args.steps_of[net], 2))
     for precision in ("fp32", "bf16"):
         group = [peer for peer in peers if peer.precision == precision]
-        say(f"{net}: the best of {precision}: "
+        say(f"{net}, {work}: the best of {precision}: "
             f"{min(group, key=lambda peer: statistics.median(peer.times))}")
     for precision in OURS:
         for peer in peers:
@@ -113,7 +116,7 @@ def compare(net, args):
             gflops = peer.gflop / our_ms * 1e3
             # The fastest round of the peak: a slower one was interrupted.
             peak = max(peaks[precision])
-            yield {"work": f"{net}, whole step, batch 64", "precision": precision,
+            yield {"work": f"{net}, {WORKS[work]}", "precision": precision,
                    "threads": args.threads, "ours_ms": round(our_ms, 2), "peer": str(peer),
                    "peer_ms": round(peer_ms, 2), "ratio": round(peer_ms / our_ms, 2),
                    "gflops": round(gflops, 1),
@@ -130,11 +133,13 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--net", choices=NETS)
     parser.add_argument("--finalists", type=int, default=1, help="of each PyTorch precision")
+    parser.add_argument("--work", choices=WORKS, help="default: all")
     args = parser.parse_args()
     args.steps_of = {net: args.steps or steps for net, steps in NETS.items()}
     for net in [args.net] if args.net else NETS:
-        for result in compare(net, args):
-            print(json.dumps(result), flush=True)
+        for work in [args.work] if args.work else WORKS:
+            for result in compare(net, work, args):
+                print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
