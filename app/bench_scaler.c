@@ -16,6 +16,7 @@
 #include "app/train.h"
 
 #define GRID_SIDE 16
+#define SEED_LAST 9007199254740992LL // as --seed has it: 2^53
 _Static_assert(GRID_SIDE *GRID_SIDE == BENCH_SAMPLES, "the sampler's grid holds them");
 
 static const int choices[BENCH_CHOICES] = {SCALER_PER_NETWORK,     SCALER_SHARED,
@@ -238,6 +239,9 @@ static enum status begin(struct bench_result *result, const struct trainer *trai
             bench_say(bench, "warning: %s is left out: %s",
                       bench_scaler_name(result->choice[i].scaler),
                       result->choice[i].reason);
+    char head[BENCH_LINE];
+    bench_table_head(head);
+    bench_say(bench, "       %s", head);
     return STATUS_OK;
 }
 
@@ -341,6 +345,11 @@ static void list_runs(struct bench_result *result)
 enum status bench_scaler(struct bench *bench)
 {
     struct bench_result result = {.bench = bench, .real_diversity = NAN};
+    if (bench->config.seed > SEED_LAST - bench->seeds + 1)
+        return status_fail(STATUS_USAGE,
+                           "--seed: %d seeds from %lld on go beyond the last one, %lld; "
+                           "give a smaller one",
+                           bench->seeds, (long long)bench->config.seed, SEED_LAST);
     TRY(choose(&result));
     list_runs(&result);
     enum status status = run_all(&result);

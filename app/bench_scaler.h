@@ -56,8 +56,9 @@ struct bench_result {
 /* "per-network" ... */
 const char *bench_scaler_name(int scaler);
 
-/* One line of the table, without newline. */
+/* The head of the table, and one line of it; without newline. */
 #define BENCH_LINE 256
+void bench_table_head(char line[BENCH_LINE]);
 void bench_run_line(const struct bench_run *run, char line[BENCH_LINE]);
 
 /* Prints the table; writes bench.json and bench.png into the folder. */

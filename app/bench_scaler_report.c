@@ -37,11 +37,11 @@ static const char *number_cell(double value, char *text, size_t bytes)
     return text;
 }
 
-static void print_head(void)
+void bench_table_head(char line[BENCH_LINE])
 {
-    printf("%-15s %5s %8s %7s %7s %9s %11s %8s %8s %9s  %s\n", "scaler", "seed", "steps",
-           "skip G", "skip D", "scale G", "scale D", "loss G", "loss D", "diversity",
-           "end");
+    snprintf(line, BENCH_LINE, "%-15s %5s %8s %7s %7s %9s %11s %8s %8s %9s  %s", "scaler",
+             "seed", "steps", "skip G", "skip D", "scale G", "scale D", "loss G",
+             "loss D", "diversity", "end");
 }
 
 void bench_run_line(const struct bench_run *run, char line[BENCH_LINE])
@@ -124,7 +124,8 @@ static void print_mean(const struct bench_result *result, int scaler)
 static void print_table(const struct bench_result *result)
 {
     char line[BENCH_LINE], diversity[24];
-    print_head();
+    bench_table_head(line);
+    printf("%s\n", line);
     for (int i = 0; i < result->run_count; i++) {
         const struct bench_run *run = &result->run[i];
         int is_last = i + 1 == result->run_count || run[1].scaler != run->scaler;

@@ -306,6 +306,28 @@ static void test_half_precision_halves_the_activations(void **state)
     json_decref(object);
 }
 
+static void test_a_type_that_cannot_train_is_a_row_with_its_reason(void **state)
+{
+    (void)state;
+    char text[16384];
+    // Only fp16 is scaled unless asked, and no gradient of an f16 bears this scale.
+    assert_int_equal(twinscale(text, sizeof text,
+                               "bench precision " SMALL_RUN
+                               " --out '%s' --device cpu --seconds 0.05 --max-skips 2 "
+                               "--g-init-scale 1e38 --d-init-scale 1e38",
+                               out),
+                     0);
+    assert_non_null(strstr(text, "fp16      not measured: "));
+    json_t *object = results();
+    const json_t *modes = json_object_get(object, "modes");
+    const json_t *fp16 = json_array_get(modes, 1);
+    assert_true(json_is_false(json_object_get(fp16, "measured")));
+    assert_non_null(strstr(json_string_value(json_object_get(fp16, "reason")),
+                           "skipped 2 steps in a row"));
+    assert_true(json_is_true(json_object_get(json_array_get(modes, 2), "measured")));
+    json_decref(object);
+}
+
 /* ---- sentences ------------------------------------------------------------------- */
 
 static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
@@ -333,6 +355,8 @@ static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
         {2, "--gpus: bench scaler measures one device, and 2 are", "scaler --gpus 2"},
         {2, "--kimg: 0.001 kimg is less than one batch", "scaler --kimg 0.001"},
         {2, "--g-min-scale", "scaler --g-min-scale 1e9"},
+        {2, "--seed: 2 seeds from 9007199254740992 on go beyond the last",
+         "scaler --seed 9007199254740992 --seeds 2"},
         {4, "nowhere", "scaler --data /nowhere --resolution 32"},
         {4, "nowhere", "precision --data /nowhere --resolution 32"},
         {1, "folder for runs", "precision --data builtin:shapes --out /proc/none"},
@@ -379,6 +403,7 @@ int main(void)
         TEST(test_topologies_that_the_settings_rule_out_are_told),
         TEST(test_ctrl_c_ends_after_the_step_and_tells_what_is_known),
         TEST(test_half_precision_halves_the_activations),
+        TEST(test_a_type_that_cannot_train_is_a_row_with_its_reason),
         TEST(test_what_cannot_be_measured_is_told_in_one_sentence),
         TEST(test_help_fits_90_columns_and_names_both),
     };
