@@ -137,7 +137,7 @@ stage ops 75 ops
 stage graph 30 graph
 stage scaler 30 scaler
 stage parity 60 parity
-stage sanitizer 90 sanitizer
-stage bench 180 bench
+stage sanitizer 80 sanitizer
+stage bench 165 bench
 python3 "$root/tests/gpu/accept.py" table "$out"
 exit $failed
