@@ -273,16 +273,17 @@ static enum status open_named(const char *name, const struct device_options *opt
     return STATUS_OK;
 }
 
-/* The GPU when it works, else the CPU, and why; but nobody without a driver asks why. */
+/* The GPU when it works, else the CPU, and why. */
 static enum status open_auto(const struct device_options *options, struct device **result)
 {
     if (open_named("cuda:0", options, result) == STATUS_OK)
         return STATUS_OK;
     char reason[sizeof(*result)->note];
-    snprintf(reason, sizeof reason, "no GPU: %s", status_message());
+    // Without a driver nobody expected a GPU: no advice to install one.
+    snprintf(reason, sizeof reason, "no GPU: %s",
+             cuda_has_driver() ? status_message() : "no NVIDIA driver on this machine");
     TRY(open_named("cpu", options, result));
-    if (cuda_has_driver())
-        memcpy((*result)->note, reason, sizeof reason);
+    memcpy((*result)->note, reason, sizeof reason);
     return STATUS_OK;
 }
 

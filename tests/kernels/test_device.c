@@ -83,7 +83,7 @@ static void test_without_a_driver_a_gpu_is_refused_for_that(void **state)
     assert_non_null(strstr(status_message(), "several GPUs: there is no NVIDIA driver"));
 }
 
-static void test_auto_without_a_driver_is_the_cpu_and_says_nothing(void **state)
+static void test_auto_without_a_driver_is_the_cpu_and_says_why(void **state)
 {
     (void)state;
     struct device *device;
@@ -93,7 +93,7 @@ static void test_auto_without_a_driver_is_the_cpu_and_says_nothing(void **state)
     }
     assert_int_equal(device_open("auto", 0, &device), STATUS_OK);
     assert_string_equal(device->name, "cpu");
-    assert_string_equal(device->note, "");
+    assert_string_equal(device->note, "no GPU: no NVIDIA driver on this machine");
     device_close(device);
 }
 
@@ -300,7 +300,7 @@ int main(void)
         cmocka_unit_test(test_an_unknown_name_is_refused_with_the_known_ones),
         cmocka_unit_test(test_a_gpu_that_is_absent_is_an_environment_error),
         cmocka_unit_test(test_without_a_driver_a_gpu_is_refused_for_that),
-        cmocka_unit_test(test_auto_without_a_driver_is_the_cpu_and_says_nothing),
+        cmocka_unit_test(test_auto_without_a_driver_is_the_cpu_and_says_why),
         cmocka_unit_test(test_a_cpu_shares_no_run_with_others),
         cmocka_unit_test(test_threads_follow_the_request_or_the_cpus),
         cmocka_unit_test(test_an_unknown_instruction_set_is_refused),
