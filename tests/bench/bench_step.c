@@ -2,15 +2,19 @@
  * networks forward and backward, finite checks, both Adams, both scalers, the average.
  *     bench_step STEPS PRESET SETTING...
  *     bench_step sample REPEATS PRESET SETTING...
+ *     bench_step upkeep REPEATS PRESET SETTING...
  * The second form times the drawing of 64 images by a generator in place of a step: latents,
- * network, pixels. SETTINGs are the program's own (--batch 128 --precision bf16 --device cuda:0 --no-graph).
- * Prints one JSON line with the median time of a step. Where the device works while the host
+ * network, pixels. The third times what a step does beside its passes: gradients checked and
+ * unscaled, both Adams with half copy and average, both rules, results read and reported.
+ * SETTINGs are the program's own (--batch 128 --precision bf16 --device cuda:0 --no-graph).
+ * Prints one JSON line with the median time of a step, or of what stands for it. Where the device works while the host
  * goes on, steps are timed in groups, since a single one has no end that the host sees. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/output/progress.h"
+#include "app/report.h"
 #include "app/train.h"
 
 // The first steps overflow while the scales settle, and an overflow is looked into, which
@@ -86,8 +90,53 @@ static enum status time_samples(struct trainer *trainer, int repeats, double *me
     return status;
 }
 
+// On the gradients of the last step.
+static enum status keep_up(struct trainer *trainer, struct report *report, int repeats,
+                           double *median_ms)
+{
+    static double ms[STEPS_MAX];
+    enum scaled_network networks[] = {SCALED_D, SCALED_G};
+    for (int i = 0; i < repeats; i++) {
+        double begin = now_seconds();
+        for (int k = 0; k < SCALED_COUNT; k++) {
+            enum scaled_network network = networks[k];
+            topology_step(&trainer->topology, network);
+            survey_look(&trainer->survey[network], trainer->player[network].scaler.state,
+                        trainer->results.here.stats + k * trainer->results.stats_count);
+            topology_update(&trainer->topology, network);
+        }
+        results_send(&trainer->results, (struct results_place){trainer->progress.step,
+                                                               trainer->progress.images});
+        TRY(train_collect(trainer));
+        report_step(report);
+        ms[i] = 1e3 * (now_seconds() - begin);
+    }
+    qsort(ms, (size_t)repeats, sizeof *ms, by_value);
+    *median_ms = ms[repeats / 2];
+    return STATUS_OK;
+}
+
+static enum status time_upkeep(struct trainer *trainer, int repeats, double *median_ms)
+{
+    struct report report = {0};
+    struct run_folder nowhere = {0};
+    struct monitor *monitor = monitor_create();
+    double ignored;
+    enum status status = monitor ? report_open(&report, trainer, &nowhere, monitor, 0, 0)
+                                 : status_fail(STATUS_FAILED, "no memory for a monitor");
+    if (status == STATUS_OK)
+        status = time_steps(trainer, 1, &ignored);
+    if (status == STATUS_OK)
+        status = keep_up(trainer, &report, repeats, median_ms);
+    report_close(&report);
+    monitor_destroy(monitor);
+    return status;
+}
+
+typedef enum status timed_work(struct trainer *trainer, int repeats, double *median_ms);
+
 static enum status bench(const struct config *config, const char *preset, int steps,
-                         int is_sample)
+                         timed_work *work)
 {
     static struct trainer trainer;
     static const char *const precisions[] = {
@@ -97,8 +146,7 @@ static enum status bench(const struct config *config, const char *preset, int st
     if (status == STATUS_OK)
         status = trainer_start_data(&trainer);
     if (status == STATUS_OK)
-        status = is_sample ? time_samples(&trainer, steps, &median_ms)
-                           : time_steps(&trainer, steps, &median_ms);
+        status = work(&trainer, steps, &median_ms);
     if (status == STATUS_OK)
         printf("{\"net\": \"%s\", \"program\": \"twinscale %s\", \"precision\": \"%s\", "
                "\"device\": \"%s\", \"threads\": %d, \"batch\": %d, \"steps\": %d, "
@@ -112,13 +160,19 @@ static enum status bench(const struct config *config, const char *preset, int st
 
 int main(int argc, char **argv)
 {
-    int is_sample = argc > 1 && strcmp(argv[1], "sample") == 0, wants_help;
-    argc -= is_sample;
-    argv += is_sample;
+    int wants_help;
+    timed_work *work = time_steps;
+    if (argc > 1 && strcmp(argv[1], "sample") == 0)
+        work = time_samples;
+    else if (argc > 1 && strcmp(argv[1], "upkeep") == 0)
+        work = time_upkeep;
+    argc -= work != time_steps;
+    argv += work != time_steps;
     int steps = argc > 2 ? atoi(argv[1]) : 0;
     if (steps < 1 || steps > STEPS_MAX) {
         fprintf(stderr,
-                "usage: bench_step [sample] STEPS PRESET SETTING...  (1 to %d steps)\n",
+                "usage: bench_step [sample|upkeep] STEPS PRESET SETTING...  (1 to %d "
+                "steps)\n",
                 STEPS_MAX);
         return 2;
     }
@@ -132,7 +186,7 @@ int main(int argc, char **argv)
     if (status == STATUS_OK)
         status = config_parse(&config, argc - 3, argv + 3, &wants_help);
     if (status == STATUS_OK)
-        status = bench(&config, argv[2], steps, is_sample);
+        status = bench(&config, argv[2], steps, work);
     if (status != STATUS_OK)
         fprintf(stderr, "bench_step: %s\n", status_message());
     return status_exit_code(status);
