@@ -164,11 +164,30 @@ ALWAYS_INLINE void wino_scatter(const VEC *points, float *to, size_t point_step)
         v_store(to + (size_t)e * point_step, points[e]);
 }
 
-/* One phase of one tile of x, one vector of channels. */
+/* The same of the first half of each vector, where `is_half`. */
+ALWAYS_INLINE void wino_scatter_some(const VEC *points, float *to, size_t point_step,
+                                     int is_half)
+{
+#ifdef HALF_VEC
+    if (is_half) {
+#pragma GCC unroll 25
+        for (int e = 0; e < WINO_POINTS; e++)
+            h_store(to + (size_t)e * point_step, h_low(points[e]));
+        return;
+    }
+#else
+    _Static_assert(LANES <= WINO_CHANNELS / 2, "a phase is whole vectors");
+#endif
+    (void)is_half;
+    wino_scatter(points, to, point_step);
+}
+
+/* One phase of one tile of x, one vector of channels, of which half is stored where that is
+ * what the phase has. */
 ALWAYS_INLINE void wino_spread_phase(const struct wino_image *image, enum dtype dtype,
                                      const struct wino_walk *walk, int phase, int channel,
                                      int n, const int inside, float *to,
-                                     size_t point_step)
+                                     size_t point_step, int is_half)
 {
     VEC d[WINO_POINTS], half[WINO_POINTS];
     int top = 2 * WINO_OUT * walk->down - 1 + phase / 2;
@@ -181,32 +200,33 @@ ALWAYS_INLINE void wino_spread_phase(const struct wino_image *image, enum dtype 
 #pragma GCC unroll 5
     for (int i = 0; i < WINO_SIDE; i++)
         wino_input(d + i * WINO_SIDE, 1, half + i * WINO_SIDE, 1);
-    wino_scatter(d, to, point_step);
+    wino_scatter_some(d, to, point_step, is_half);
 }
 
 ALWAYS_INLINE void wino_spread_x_as(const struct wino_spread *s, enum dtype dtype)
 {
-    enum { VECTORS = WINO_CHANNELS / LANES, REACH = 2 * WINO_OUT + 1 };
+    enum { REACH = 2 * WINO_OUT + 1, TILE = 2 * LANES };
     const struct wino_image *image = &s->image;
     struct wino_walk walk = wino_walk_to(image, s->first);
+    int width = WINO_PHASE(s->channels), is_half = width < LANES;
     float *row = s->to;
     for (int t = 0; t < s->tiles; t++, wino_walk_on(image, &walk), row += s->tile_step) {
         int top = 2 * WINO_OUT * walk.down - 1, left = 2 * WINO_OUT * walk.across - 1;
         int inside = top >= 0 && left >= 0 && top + REACH < image->height &&
                      left + REACH < image->width;
-        for (int v = 0; v < 4 * VECTORS; v++) {
-            int phase = v / VECTORS, lane = v % VECTORS * LANES;
+        for (int column = 0; column < 4 * width; column += is_half ? width : LANES) {
+            int phase = column / width, lane = column % width;
             int n = s->channels - lane;
-            float *to = row + (size_t)(v / 2) * s->pair_step + v % 2 * LANES;
+            float *to = row + (size_t)(column / TILE) * s->pair_step + column % TILE;
             if (n <= 0)
                 for (int e = 0; e < WINO_POINTS; e++)
                     v_store(to + (size_t)e * s->point_step, v_zero());
             else if (inside)
                 wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 1, to,
-                                  s->point_step);
+                                  s->point_step, is_half);
             else
                 wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 0, to,
-                                  s->point_step);
+                                  s->point_step, is_half);
         }
     }
 }
@@ -275,9 +295,10 @@ static void wino_weights_forward(const float *panel, size_t tap_step, int channe
                                  float *to, size_t point_step)
 {
     enum { PANEL = 2 * LANES };
+    int width = WINO_PHASE(channels);
     for (int phase = 0; phase < 4; phase++) {
         const float *taps = panel + (size_t)(phase / 2 * 4 + phase % 2) * tap_step;
-        for (int c = 0; c < WINO_CHANNELS; c++, to += PANEL) {
+        for (int c = 0; c < width; c++, to += PANEL) {
             for (int j = 0; j < PANEL; j += LANES) {
                 const float *g = taps + c * PANEL + j;
                 if (c < channels)
@@ -515,7 +536,7 @@ static void wino_gather_dw(const float *from, size_t point_step, int channels,
         float *taps = grad + (size_t)(phase / 2 * 4 + phase % 2) * tap_step;
         for (int c = 0; c < channels; c += LANES) {
             VEC m[WINO_POINTS], half[2 * WINO_SIDE], w[4];
-            wino_load_points(m, from + phase * WINO_CHANNELS + c, point_step);
+            wino_load_points(m, from + phase * WINO_PHASE(channels) + c, point_step);
 #pragma GCC unroll 5
             for (int j = 0; j < WINO_SIDE; j++)
                 wino_taps_turned(half + j, WINO_SIDE, m + j, WINO_SIDE);

@@ -98,6 +98,11 @@ struct sweep {
 #define WINO_ROWS 48      // rows of a task of wgrad, whose columns are WINO_DEPTH
 #define WINO_LEFT_STEP 80 // floats from one row of a left side to the next
 
+/* Places that each phase of x has in a step with so many channels; those beyond the channels
+ * hold zeros. */
+#define WINO_PHASE(channels) \
+    ((channels) > WINO_CHANNELS / 2 ? WINO_CHANNELS : WINO_CHANNELS / 2)
+
 /* A tensor seen as tiles of 4x4 pixels of y: y itself, or x, where a tile is 10x10. */
 struct wino_image {
     const void *data;
@@ -108,8 +113,8 @@ struct wino_image {
 
 /* Tiles [first, first + tiles) to points. Point e of tile t goes to
  *   to + e*point_step + t*tile_step + place of the channel
- * where channel c of dy has place c, and vector v of (phase, channel) of x has place
- * v/2*pair_step + v%2*LANES; channels beyond `channels` of x are written as zeros. */
+ * where channel c of dy has place c. Channel c of a phase of x is column
+ * n = phase*WINO_PHASE(channels) + c and has place n/TILE*pair_step + n%TILE, TILE = 2*LANES. */
 struct wino_spread {
     struct wino_image image;
     size_t first;
@@ -197,7 +202,8 @@ struct isa {
 
     void (*wino_spread_x)(const struct wino_spread *spread);
     void (*wino_spread_dy)(const struct wino_spread *spread);
-    // From one packed panel [tap][channel][tile_cols] to [point][phase, channel][tile_cols].
+    // From one packed panel [tap][channel][tile_cols] to [point][phase,
+    // WINO_PHASE(channels)][tile_cols].
     void (*wino_weights_forward)(const float *panel, size_t tap_step, int channels,
                                  float *to, size_t point_step);
     // From rows of weights, `offset` at the first tap of a phase, to panels [point][cols /
@@ -210,7 +216,8 @@ struct isa {
     void (*wino_multiply_columns)(const struct wino_product *product);
     void (*wino_gather_y)(const struct wino_gather *gather);
     void (*wino_gather_dx)(const struct wino_gather *gather);
-    // One row of the result, [point][phase][WINO_CHANNELS], to grad [16 taps][channels].
+    // One row of the result, [point][phase][WINO_PHASE(channels)], to grad [16
+    // taps][channels].
     void (*wino_gather_dw)(const float *from, size_t point_step, int channels,
                            enum dtype dtype, float *grad, size_t tap_step,
                            int accumulate);

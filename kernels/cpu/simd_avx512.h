@@ -46,6 +46,11 @@ static inline HALF_VEC h_fma(HALF_VEC a, HALF_VEC b, HALF_VEC c)
     return _mm256_fmadd_ps(a, b, c);
 }
 
+static inline HALF_VEC h_low(VEC v)
+{
+    return _mm512_castps512_ps256(v);
+}
+
 static inline __mmask16 v_mask(int n)
 {
     return (__mmask16)((1u << n) - 1u);

@@ -198,9 +198,9 @@ static void forward_task(void *job_pointer, size_t task, int thread)
                                    .result = scratch->points,
                                    .result_point = RESULT_POINT,
                                    .rows = span.count,
-                                   .cols = cols,
-                                   .depth = WINO_DEPTH};
+                                   .cols = cols};
     for (int step = 0; step < pass->depth_steps; step++) {
+        product.depth = 4 * WINO_PHASE(job->x.channels - step * WINO_CHANNELS);
         forward_weights(job, step, col, cols, scratch->right);
         product.left = job->points + (size_t)step * WINO_POINTS * point +
                        span.first * WINO_LEFT_STEP;
@@ -364,6 +364,7 @@ static void wgrad_task(void *job_pointer, size_t task, int thread)
     size_t row_block = task / (size_t)pass->col_blocks;
     size_t col_block = task % (size_t)pass->col_blocks;
     int row = (int)row_block * WINO_ROWS, channel = (int)col_block * WINO_CHANNELS;
+    int channels = at_most(job->x.channels - channel, WINO_CHANNELS);
     struct wino_product product = {
         .left = job->y_points + row_block * WINO_POINTS * pass->left_point,
         .right = job->points + col_block * WINO_POINTS * pass->right_point,
@@ -374,19 +375,18 @@ static void wgrad_task(void *job_pointer, size_t task, int thread)
                                : job->scratch[thread].points,
         .result_point = WINO_GRAD_POINT,
         .rows = at_most(job->y.channels - row, WINO_ROWS),
-        .cols = WINO_DEPTH,
+        .cols = 4 * WINO_PHASE(channels),
         .depth = (int)job->tiles,
         .accumulate = job->first > 0};
     job->isa->wino_multiply_columns(&product);
     if (job->first + job->tiles < job->winograd->tiles)
         return;
-    size_t channels = (size_t)job->x.channels;
+    size_t tap_step = (size_t)job->x.channels;
     for (int i = 0; i < product.rows; i++)
         job->isa->wino_gather_dw(
-            product.result + (size_t)i * WINO_DEPTH, WINO_GRAD_POINT,
-            at_most(job->x.channels - channel, WINO_CHANNELS), job->dtype,
-            job->grad + (size_t)(row + i) * 16 * channels + (size_t)channel, channels,
-            job->accumulate);
+            product.result + i * WINO_STEP_OF(product.cols), WINO_GRAD_POINT, channels,
+            job->dtype, job->grad + (size_t)(row + i) * 16 * tap_step + (size_t)channel,
+            tap_step, job->accumulate);
 }
 
 void winograd_wgrad(const struct winograd *winograd, struct device *device,

@@ -140,7 +140,7 @@ struct wino_fits winograd_choose(const struct winograd *winograd, const struct i
     const struct conv_desc *d = &winograd->desc;
     double tiles = (double)winograd->tiles,
            row_tiles = (double)round_up(winograd->tiles, 4);
-    double c = d->x.c, c_padded = (double)round_up((size_t)d->x.c, WINO_CHANNELS);
+    double c = d->x.c, c_padded = (double)round_up((size_t)d->x.c, WINO_CHANNELS / 2);
     double k = d->y.c, c_cols = (double)round_up((size_t)d->x.c, 8);
     double k_cols = (double)round_up((size_t)d->y.c, 8);
     double weights = 4 * WINO_POINTS * c * k;

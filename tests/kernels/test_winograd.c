@@ -19,6 +19,7 @@ static const struct geometry geometries[] = {
     {7, 4, 4, 33, 7},  // 2x2 outputs: most of a tile is beyond the end
     {13, 8, 8, 3, 65}, // more tiles than a register tile has rows
     {2, 14, 14, 40, 70}, // more than one step of depth in both directions
+    {3, 14, 14, 27, 50}, // a last step of channels more than half full
     {1, 2, 2, 1, 1},     // one output
     {1, 28, 40, 8, 4},
 };
@@ -26,7 +27,7 @@ static const struct geometry geometries[] = {
 
 // More tiles than one chunk has, in forward, dgrad and wgrad.
 static const struct geometry large[] = {
-    {17, 32, 32, 64, 8}, {17, 32, 32, 8, 200}, {66, 32, 32, 48, 8}};
+    {17, 32, 32, 64, 8}, {17, 32, 32, 8, 200}, {66, 32, 32, 48, 8}, {80, 28, 28, 56, 8}};
 
 static struct conv_desc desc_of(const struct geometry *g, enum dtype dtype)
 {
