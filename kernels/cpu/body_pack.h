@@ -3,6 +3,8 @@
 #ifndef KERNELS_CPU_BODY_PACK_H
 #define KERNELS_CPU_BODY_PACK_H
 
+#include <string.h>
+
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/simd.h"
 
@@ -104,11 +106,70 @@ ALWAYS_INLINE void walk_on(const struct window *w, struct window_walk *walk)
     walk->sample++;
 }
 
+/* ---- narrow windows ---------------------------------------------------------------- */
+
+/* Where a row of taps is a few elements - with 1 or 3 channels - most of a copy is its start.
+ * Windows that lie side by side are then made together: each line of pixels that they see is
+ * widened once, and falls to pieces of four floats. */
+enum { PIECE = 4, LINE_MOST = 1024 };
+
+/* Pixels that `count` windows side by side see. */
+ALWAYS_INLINE int pixels_seen(const struct window *w, int count)
+{
+    return (count - 1) * w->step + w->taps_w;
+}
+
+/* Whether columns [k0, k0 + depth) are whole windows that are worth it. */
+ALWAYS_INLINE int is_narrow(const struct window *w, int depth)
+{
+    int run = w->taps_w * w->channels;
+    return run <= LANES && run % PIECE == 0 && depth == run * w->taps_h &&
+           pixels_seen(w, w->grid_w) * w->channels <= LINE_MOST;
+}
+
+/* The next windows of one line, at most `rows`; returns how many there were. Column n of a
+ * row goes to n/TILE_COLS*panel_step + n%TILE_COLS, rows are `to_step` apart. */
+ALWAYS_INLINE int pack_narrow(const struct window *w, enum dtype dtype,
+                              struct window_walk *walk, int rows, float *to,
+                              size_t to_step, size_t panel_step)
+{
+    float line[LINE_MOST + LANES];
+    int run = w->taps_w * w->channels, step = w->step * w->channels;
+    int count = w->grid_w - walk->b < rows ? w->grid_w - walk->b : rows;
+    int left = walk->b * w->step + w->left, seen = pixels_seen(w, count) * w->channels;
+    for (int r = 0; r < w->taps_h; r++) {
+        int y = walk->a * w->step + w->top + r, is_inside = y >= 0 && y < w->height;
+        size_t index = (walk->sample * (size_t)w->height + (size_t)(is_inside ? y : 0)) *
+                       (size_t)w->width * (size_t)w->channels;
+        window_run(w, dtype, index, is_inside, left, 0, seen, line);
+        for (int k = 0; k < run; k += PIECE) {
+            size_t n = (size_t)(r * run + k);
+            float *piece = to + n / TILE_COLS * panel_step + n % TILE_COLS;
+            const float *from = line + k;
+            for (int i = 0; i < count; i++, piece += to_step, from += step)
+                memcpy(piece, from, PIECE * sizeof(float));
+        }
+    }
+    walk->b += count - 1;
+    walk_on(w, walk);
+    return count;
+}
+
+/* ---- packing ----------------------------------------------------------------------- */
+
 ALWAYS_INLINE void pack_window_as(const struct window *w, enum dtype dtype, size_t first,
                                   int rows, int k0, int depth, float *to, size_t to_step)
 {
     struct window_walk walk = walk_to(w, first);
     int tail = (LANES - depth % LANES) % LANES;
+    if (is_narrow(w, depth)) {
+        for (int i = 0; i < rows;)
+            i += pack_narrow(w, dtype, &walk, rows - i, to + (size_t)i * to_step, to_step,
+                             TILE_COLS);
+        for (int i = 0; i < rows && tail > 0; i++)
+            clear(to + (size_t)i * to_step + depth, tail);
+        return;
+    }
     for (int i = 0; i < rows; i++, walk_on(w, &walk)) {
         float *row = to + (size_t)i * to_step;
         window_row(w, dtype, walk.sample, walk.a * w->step + w->top,
@@ -183,6 +244,15 @@ ALWAYS_INLINE void pack_right_window_as(const struct window *w, enum dtype dtype
     struct window_walk walk = walk_to(w, first);
     size_t panel_step = (size_t)depth * TILE_COLS;
     int tail = (TILE_COLS - cols % TILE_COLS) % TILE_COLS;
+    if (is_narrow(w, cols)) {
+        for (int k = 0; k < depth;)
+            k += pack_narrow(w, dtype, &walk, depth - k, panels + (size_t)k * TILE_COLS,
+                             TILE_COLS, panel_step);
+        float *last = panels + (size_t)(cols / TILE_COLS) * panel_step + cols % TILE_COLS;
+        for (int k = 0; k < depth && tail > 0; k++, last += TILE_COLS)
+            clear(last, tail);
+        return;
+    }
     for (int k = 0; k < depth; k++, walk_on(w, &walk), panels += TILE_COLS) {
         window_row(w, dtype, walk.sample, walk.a * w->step + w->top,
                    walk.b * w->step + w->left, k0, cols, line);
