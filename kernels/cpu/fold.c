@@ -37,11 +37,17 @@ int fold_plan(struct fold *fold, const struct conv_desc *desc, const struct isa 
 {
     enum { ROOM = GEMM_DEPTH * GEMM_COLS - GEMM_ROWS * GEMM_COLS / 4 };
     int cols = desc->kernel * desc->kernel * desc->x.c;
+    int reach = (desc->y.w - 1) * desc->stride + desc->kernel;
+    int width = reach > desc->pad + desc->x.w ? reach : desc->pad + desc->x.w;
+    int classes = (desc->kernel + desc->stride - 1) / desc->stride;
     if (desc->x.c > THIN_COLS || cols > GEMM_COLS / 4 ||
-        desc->x.w * desc->x.c > GEMM_ROWS * GEMM_RESULT_STEP)
+        classes * width * desc->x.c > GEMM_PANEL_ROWS * GEMM_RESULT_STEP)
         return 0;
     size_t panels = (size_t)(cols + isa->tile_cols - 1) / (size_t)isa->tile_cols;
-    *fold = (struct fold){.desc = *desc, .cols = cols};
+    *fold = (struct fold){.desc = *desc,
+                          .cols = cols,
+                          .classes = classes,
+                          .row_step = (size_t)(width * desc->x.c)};
     fold->tap_step = panels * (size_t)isa->tile_cols;
     fold->right_floats = fold->tap_step * (size_t)desc->y.c;
 
@@ -110,23 +116,41 @@ static void multiply_span(const struct fold_job *job, size_t sample, struct span
     }
 }
 
-/* row[w][c] += the taps of one row of dy, of kernel row r. */
-static void fold_taps(const struct fold *fold, const float *taps, int r, float *row)
+typedef float four
+    __attribute__((vector_size(4 * sizeof(float)), aligned(sizeof(float))));
+
+static void add_patch(float *to, const float *from, int count)
+{
+    int i = 0;
+    for (; i + 4 <= count; i += 4)
+        *(four *)(to + i) += *(const four *)(from + i);
+    for (; i < count; i++)
+        to[i] += from[i];
+}
+
+/* rows[class][pad + w][c] += kernel row r of the taps of one row of dy. */
+static void fold_taps(const struct fold *fold, const float *taps, int r, float *rows)
 {
     const struct conv_desc *d = &fold->desc;
-    int channels = d->x.c;
-    for (int s = 0; s < d->kernel; s++) {
-        int shift = s - d->pad; // pixel q reaches w = q*stride + shift
-        int q = shift < 0 ? (-shift + d->stride - 1) / d->stride : 0;
-        int q_end = floor_div(d->x.w - 1 - shift, d->stride) + 1;
-        q_end = q_end > d->y.w ? d->y.w : q_end;
-        const float *from =
-            taps + (size_t)q * fold->tap_step + (size_t)((r * d->kernel + s) * channels);
-        float *to = row + (q * d->stride + shift) * channels;
-        for (; q < q_end; q++, from += fold->tap_step, to += d->stride * channels)
-            for (int c = 0; c < channels; c++)
-                to[c] += from[c];
+    int run = d->kernel * d->x.c, step = d->stride * d->x.c, classes = fold->classes;
+    for (int class = 0; class < classes; class ++, rows += fold->row_step) {
+        const float *from = taps + (size_t) class * fold->tap_step + (size_t)(r * run);
+        float *to = rows + class * step;
+        for (int q = class; q < d->y.w; q += classes) {
+            add_patch(to, from, run);
+            from += (size_t)classes * fold->tap_step;
+            to += classes * step;
+        }
     }
+}
+
+/* The sum of all classes, in the first one's row. Returns where its pixels begin. */
+static float *add_classes(const struct fold *fold, float *rows)
+{
+    int margin = fold->desc.pad * fold->desc.x.c, count = (int)fold->row_step - margin;
+    for (int class = 1; class < fold->classes; class ++)
+        add_patch(rows + margin, rows + (size_t) class * fold->row_step + margin, count);
+    return rows + margin;
 }
 
 static void add_sums(const float *row, int count, int channels, float *sums)
@@ -142,7 +166,7 @@ static void fold_task(void *job_pointer, size_t task, int thread)
     const struct fold_job *job = job_pointer;
     const struct fold *fold = job->fold;
     const struct conv_desc *d = &fold->desc;
-    float *taps = job->scratch[thread].right, *row = job->scratch[thread].result;
+    float *taps = job->scratch[thread].right, *rows = job->scratch[thread].result;
     size_t sample = task / (size_t)fold->bands;
     int first = (int)(task % (size_t)fold->bands) * fold->band;
     int end = first + fold->band < d->x.h ? first + fold->band : d->x.h;
@@ -157,15 +181,17 @@ static void fold_task(void *job_pointer, size_t task, int thread)
     if (sums)
         memset(sums, 0, 2 * (size_t)d->x.c * sizeof *sums);
     for (int h = first; h < end; h++) {
-        for (int i = 0; i < count; i++)
-            row[i] = job->epilogue.bias ? job->epilogue.bias[i % d->x.c] : 0.0f;
+        memset(rows, 0, (size_t)fold->classes * fold->row_step * sizeof *rows);
         for (int r = (h + d->pad) % d->stride; r < d->kernel; r += d->stride) {
             int p = floor_div(h + d->pad - r, d->stride);
             if (p >= span.first && p < span.end)
                 fold_taps(fold,
                           taps + (size_t)((p - span.first) * d->y.w) * fold->tap_step, r,
-                          row);
+                          rows);
         }
+        float *row = add_classes(fold, rows);
+        for (int i = 0; job->epilogue.bias && i < count; i++)
+            row[i] += job->epilogue.bias[i % d->x.c];
         size_t line = (sample * (size_t)d->x.h + (size_t)h) * (size_t)count;
         unsigned char *out = (unsigned char *)job->dx->data;
         job->isa->finish_flat(row, (size_t)count, &finish,
