@@ -24,7 +24,7 @@ static const struct isa pairs_table = {
     .pack_right_window = pairs_right_window,
     .multiply_rows = pairs_multiply_rows,
     .multiply_panels = pairs_multiply_panels,
-    .finish_row = finish_row,
+    .finish_rows = finish_rows,
     .finish_flat = finish_flat,
     .finish_grad = finish_grad,
 };
@@ -46,7 +46,7 @@ const struct isa BODY_TABLE(ISA) = {
     .multiply_rows = multiply_rows,
     .multiply_panels = multiply_panels,
     .multiply_thin = multiply_thin,
-    .finish_row = finish_row,
+    .finish_rows = finish_rows,
     .finish_flat = finish_flat,
     .finish_grad = finish_grad,
     .wino_spread_x = wino_spread_x,

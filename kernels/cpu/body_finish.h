@@ -5,24 +5,48 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/simd.h"
 
-static void finish_row(const float *sums, int cols, const struct finish *finish,
-                       void *out, size_t index, float *sum, float *sumsq)
+/* One vector of columns, of which the first n count. */
+ALWAYS_INLINE void finish_column(const struct finish_rows *r, int col, int n,
+                                 enum dtype dtype)
 {
-    VEC slope = v_set1(finish->slope);
-    for (int j = 0; j < cols; j += LANES) {
-        int n = cols - j;
-        VEC v = v_load(sums + j); // scratch: whole vectors can be read
+    const struct finish *finish = &r->finish;
+    VEC slope = v_set1(finish->slope), bias = v_zero(), sum = v_zero(), sumsq = v_zero();
+    size_t index = r->index + (size_t)col;
+    const float *sums = r->sums + col;
+    if (finish->bias)
+        bias = v_load_some(finish->bias, DTYPE_F32, (size_t)col, n);
+    if (r->sum) {
+        sum = v_load_some(r->sum, DTYPE_F32, (size_t)col, n);
+        sumsq = v_load_some(r->sumsq, DTYPE_F32, (size_t)col, n);
+    }
+    for (int i = 0; i < r->rows; i++, index += r->out_step, sums += r->sums_step) {
+        VEC v = v_load(sums); // scratch: whole vectors can be read
         if (finish->bias)
-            v = v_add(v, v_load_some(finish->bias, DTYPE_F32, (size_t)j, n));
+            v = v_add(v, bias);
         v = v_activate(v, finish->activation, slope);
-        v_store_some(out, finish->dtype, index + (size_t)j, v, n);
-        if (!sum)
-            continue;
-        v = v_round_as(v, finish->dtype);
-        VEC s = v_load_some(sum, DTYPE_F32, (size_t)j, n);
-        VEC q = v_load_some(sumsq, DTYPE_F32, (size_t)j, n);
-        v_store_some(sum, DTYPE_F32, (size_t)j, v_add(s, v), n);
-        v_store_some(sumsq, DTYPE_F32, (size_t)j, v_fma(v, v, q), n);
+        v_store_some(r->out, dtype, index, v, n);
+        if (r->sum) {
+            v = v_round_as(v, dtype);
+            sum = v_add(sum, v);
+            sumsq = v_fma(v, v, sumsq);
+        }
+    }
+    if (r->sum) {
+        v_store_some(r->sum, DTYPE_F32, (size_t)col, sum, n);
+        v_store_some(r->sumsq, DTYPE_F32, (size_t)col, sumsq, n);
+    }
+}
+
+static void finish_rows(const struct finish_rows *rows)
+{
+    for (int col = 0; col < rows->cols; col += LANES) {
+        int n = rows->cols - col;
+        if (rows->finish.dtype == DTYPE_F32)
+            finish_column(rows, col, n, DTYPE_F32);
+        else if (rows->finish.dtype == DTYPE_F16)
+            finish_column(rows, col, n, DTYPE_F16);
+        else
+            finish_column(rows, col, n, DTYPE_BF16);
     }
 }
 

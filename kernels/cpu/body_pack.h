@@ -157,11 +157,26 @@ ALWAYS_INLINE int pack_narrow(const struct window *w, enum dtype dtype,
 
 /* ---- packing ----------------------------------------------------------------------- */
 
+/* Whether each window is one pixel, so that they follow each other as the pixels do. */
+ALWAYS_INLINE int is_flat(const struct window *w)
+{
+    return w->taps_h == 1 && w->taps_w == 1 && w->step == 1 && w->top == 0 &&
+           w->left == 0 && w->grid_h == w->height && w->grid_w == w->width;
+}
+
 ALWAYS_INLINE void pack_window_as(const struct window *w, enum dtype dtype, size_t first,
                                   int rows, int k0, int depth, float *to, size_t to_step)
 {
     struct window_walk walk = walk_to(w, first);
     int tail = (LANES - depth % LANES) % LANES;
+    if (is_flat(w)) {
+        size_t index = first * (size_t)w->channels + (size_t)k0;
+        for (int i = 0; i < rows; i++, to += to_step, index += (size_t)w->channels) {
+            widen(to, w->data, dtype, index, depth);
+            clear(to + depth, tail);
+        }
+        return;
+    }
     if (is_narrow(w, depth)) {
         for (int i = 0; i < rows;)
             i += pack_narrow(w, dtype, &walk, rows - i, to + (size_t)i * to_step, to_step,

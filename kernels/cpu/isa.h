@@ -65,6 +65,17 @@ struct finish {
     enum dtype dtype;
 };
 
+/* Rows of finished sums, whose stored values are added to sum and sumsq, [cols] or NULL. */
+struct finish_rows {
+    struct finish finish;
+    const float *sums;
+    size_t sums_step;
+    int rows, cols;
+    void *out;
+    size_t index, out_step; // elements of `out`: the first row's first, from row to row
+    float *sum, *sumsq;
+};
+
 /* One activation over rows of a batch norm. */
 struct norm_rows {
     const void *x, *dy; // dy: backward only
@@ -191,9 +202,8 @@ struct isa {
     // LANES.
     void (*multiply_thin)(const struct block *block);
 
-    // out[index ..] = store(act(sums + bias)); adds the stored values to sum and sumsq.
-    void (*finish_row)(const float *sums, int cols, const struct finish *finish,
-                       void *out, size_t index, float *sum, float *sumsq);
+    // out[i*out_step + j] = store(act(sums[i*sums_step + j] + bias[j])).
+    void (*finish_rows)(const struct finish_rows *rows);
     // The same over n values that share no column vectors; bias is not looked at.
     void (*finish_flat)(float *sums, size_t n, const struct finish *finish, void *out);
     // grad = (accumulate ? grad : 0) + round(sum of `parts` arrays, `step` floats apart).

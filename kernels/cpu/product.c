@@ -242,22 +242,31 @@ static void finish_wide(const struct product_job *job, const struct part *part,
                         const float *result)
 {
     const struct product *product = job->product;
-    struct finish finish = {.bias = job->bias ? job->bias + part->col : NULL,
-                            .activation = job->epilogue.activation,
-                            .slope = job->epilogue.slope,
-                            .dtype = job->out->dtype};
-    float *sum = NULL, *sumsq = NULL;
+    struct finish_rows rows = {
+        .finish = {.bias = job->bias ? job->bias + part->col : NULL,
+                   .activation = job->epilogue.activation,
+                   .slope = job->epilogue.slope,
+                   .dtype = job->out->dtype},
+        .sums = result,
+        .sums_step = GEMM_RESULT_STEP,
+        .cols = part->cols,
+        .out = job->out->data,
+        .out_step = (size_t)product->out_step * (size_t)product->cols};
     if (job->sums) {
-        sum = job->sums + 2 * part->sums_slot * (size_t)product->cols + part->col;
-        sumsq = sum + product->cols;
-        memset(sum, 0, (size_t)part->cols * sizeof *sum);
-        memset(sumsq, 0, (size_t)part->cols * sizeof *sumsq);
+        rows.sum = job->sums + 2 * part->sums_slot * (size_t)product->cols + part->col;
+        rows.sumsq = rows.sum + product->cols;
+        memset(rows.sum, 0, (size_t)part->cols * sizeof *rows.sum);
+        memset(rows.sumsq, 0, (size_t)part->cols * sizeof *rows.sumsq);
     }
     struct place place = place_of(&part->window, part->row);
-    for (int i = 0; i < part->rows; i++, place_next(&part->window, &place)) {
-        size_t index = place_index(product, part->phase, &place) + (size_t)part->col;
-        job->isa->finish_row(result + (size_t)i * GEMM_RESULT_STEP, part->cols, &finish,
-                             job->out->data, index, sum, sumsq);
+    for (int done = 0; done < part->rows; done += rows.rows) {
+        int of_line = part->window.grid_w - place.b, left = part->rows - done;
+        rows.rows = left < of_line ? left : of_line;
+        rows.index = place_index(product, part->phase, &place) + (size_t)part->col;
+        job->isa->finish_rows(&rows);
+        rows.sums += (size_t)rows.rows * GEMM_RESULT_STEP;
+        place.b += rows.rows - 1;
+        place_next(&part->window, &place);
     }
 }
 
