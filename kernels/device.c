@@ -58,6 +58,7 @@
     X(pointwise, act_backward)  \
     X(pointwise, cast)          \
     X(pointwise, bias_grad)     \
+    X(pointwise, add_tensors)   \
     X(pointwise, add)           \
     X(image, from_u8)           \
     X(image, to_u8)             \

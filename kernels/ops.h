@@ -258,6 +258,11 @@ struct pointwise_ops {
     void (*bias_grad)(struct device *device, const struct tensor *dy, float *grad,
                       int accumulate);
 
+    /* y = store(a + b): added in f32, rounded once.
+     *   a, b, y   one shape, each of any float dtype   y may be a or b, in that one's dtype */
+    void (*add_tensors)(struct device *device, const struct tensor *a,
+                        const struct tensor *b, struct tensor *y);
+
     /* to[i] += from[i], f32, n elements. */
     void (*add)(struct device *device, float *to, const float *from, size_t n);
 };

@@ -65,6 +65,7 @@ const struct isa BODY_TABLE(ISA) = {
     .activate = activate,
     .activate_backward = activate_backward,
     .cast = cast,
+    .add_tensors = add_tensors,
     .add = add,
     .grads_check = grads_check,
     .scale = scale,

@@ -54,6 +54,17 @@ static void cast(const struct sweep *s)
     }
 }
 
+static void add_tensors(const struct sweep *s)
+{
+    FOR_VECTORS(i, s->first, s->first + s->count)
+    {
+        int n = lanes_before(s->first + s->count, i);
+        VEC sum = v_add(v_load_some(s->a, s->a_dtype, i, n),
+                        v_load_some(s->b, s->b_dtype, i, n));
+        v_store_some(s->out, s->out_dtype, i, sum, n);
+    }
+}
+
 static void add(float *to, const float *from, size_t count)
 {
     FOR_VECTORS(i, 0, count)

@@ -80,6 +80,21 @@ static void cpu_cast(struct device *device, const struct tensor *from, struct te
     sweep_run(device, sweep, cpu_backend(device)->isa->cast);
 }
 
+static void cpu_add_tensors(struct device *device, const struct tensor *a,
+                            const struct tensor *b, struct tensor *y)
+{
+    check_same(a, b);
+    check_same(a, y);
+    struct sweep sweep = {.a = a->data,
+                          .a_dtype = a->dtype,
+                          .b = b->data,
+                          .b_dtype = b->dtype,
+                          .out = y->data,
+                          .out_dtype = y->dtype,
+                          .count = tensor_stored(a)};
+    sweep_run(device, sweep, cpu_backend(device)->isa->add_tensors);
+}
+
 struct add_job {
     const struct isa *isa;
     float *to;
@@ -107,6 +122,7 @@ void cpu_fill_pointwise(struct pointwise_ops *ops)
     ops->act_forward = cpu_act_forward;
     ops->act_backward = cpu_act_backward;
     ops->cast = cpu_cast;
+    ops->add_tensors = cpu_add_tensors;
     ops->add = cpu_add;
     cpu_fill_bias_grad(ops);
 }

@@ -241,6 +241,7 @@ struct isa {
     void (*activate)(const struct sweep *sweep);
     void (*activate_backward)(const struct sweep *sweep); // a: dy, b: y
     void (*cast)(const struct sweep *sweep);
+    void (*add_tensors)(const struct sweep *sweep); // out = a + b
     void (*add)(float *to, const float *from, size_t n);
 
     // Bit 0: some g is inf or NaN. Bit 1: some finite g*inverse_scale is not.

@@ -1,4 +1,5 @@
-/* pointwise.cu - activations by themselves, casts, bias gradients and sums of arrays. */
+/* pointwise.cu - activations by themselves, casts, sums of tensors, bias gradients and sums
+ * of arrays. */
 #include <cuda_runtime.h>
 
 #include <cuda_bf16.h>
@@ -76,6 +77,35 @@ static void act_backward(struct device *device, const struct tensor *dy,
                 rows_of(dy), rows_of(y), activation, slope, to, cover.lane_bits);
 }
 
+/* A thread adds eight channels of every row_step-th row. */
+__global__ void __launch_bounds__(CUDA_THREADS)
+    cuda_pointwise_add_tensors_kernel(struct rows a, struct rows b, struct rows y,
+                                      int lane_bits)
+{
+    struct place at = place_of(lane_bits);
+    if (at.c >= y.c_stored)
+        return;
+    for (unsigned row = at.row; row < y.n; row += at.row_step) {
+        struct eight sum = load_group(a, row, at.c), more = load_group(b, row, at.c);
+        for (int j = 0; j < 8; j++)
+            sum.v[j] += more.v[j];
+        store_group(y, row, at.c, sum);
+    }
+    clear_rows(y, at);
+}
+
+static void add_tensors(struct device *device, const struct tensor *a,
+                        const struct tensor *b, struct tensor *y)
+{
+    const char *op = "pointwise.add_tensors";
+    check_shapes(op, a, b);
+    check_shapes(op, a, y);
+    struct rows to = rows_of(y);
+    struct cover cover = cover_rows(device, to.n_stored, y->c_stored);
+    cuda_launch(device, op, cuda_pointwise_add_tensors_kernel, cover.grid, CUDA_THREADS,
+                rows_of(a), rows_of(b), to, cover.lane_bits);
+}
+
 /* ---- sums ------------------------------------------------------------------------ */
 
 /* A thread adds up eight channels of every row_step-th row, a block leaves its sums. */
@@ -132,5 +162,6 @@ void cuda_fill_pointwise(struct pointwise_ops *ops)
     ops->act_backward = act_backward;
     ops->cast = cast;
     ops->bias_grad = bias_grad;
+    ops->add_tensors = add_tensors;
     ops->add = add;
 }

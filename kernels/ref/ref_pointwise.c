@@ -40,6 +40,22 @@ static void cast(struct device *device, const struct tensor *from, struct tensor
     act_forward(device, from, ACTIVATION_NONE, 0.0f, to);
 }
 
+static void add_tensors(struct device *device, const struct tensor *a,
+                        const struct tensor *b, struct tensor *y)
+{
+    (void)device;
+    ref_check_shapes("pointwise.add_tensors", a, b);
+    ref_check_shapes("pointwise.add_tensors", a, y);
+    for (size_t row = 0; row < ref_rows(a); row++) {
+        for (int c = 0; c < a->shape.c; c++) {
+            float sum = element_load(a->data, a->dtype, ref_place(a, row, c)) +
+                        element_load(b->data, b->dtype, ref_place(b, row, c));
+            element_store(y->data, y->dtype, ref_place(y, row, c), sum);
+        }
+    }
+    ref_clear_padding(y);
+}
+
 static void bias_grad(struct device *device, const struct tensor *dy, float *grad,
                       int accumulate)
 {
@@ -66,6 +82,7 @@ void ref_fill_pointwise(struct pointwise_ops *ops)
         .act_backward = act_backward,
         .cast = cast,
         .bias_grad = bias_grad,
+        .add_tensors = add_tensors,
         .add = add,
     };
 }

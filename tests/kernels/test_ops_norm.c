@@ -1,4 +1,5 @@
-/* Batch norm, activations, casts and channel sums of every backend against ref. */
+/* Batch norm, activations, casts, sums of tensors and of channels of every backend against
+ * ref. */
 #include "tests/kernels/backends.h"
 
 enum { CHANNELS_MAX = 304 }; // the largest shape's, padded to a multiple of 8
@@ -416,6 +417,80 @@ static void test_casts_are_bit_for_bit_refs(void **state)
     }
 }
 
+/* Of two `dtypes`, added into a third one, which may be where one of the two lies. */
+static void check_add_tensors(struct shape shape, enum fill fill,
+                              const enum dtype dtype[3], uint64_t seed)
+{
+    struct tensor a = padded_tensor(dtype[0], shape), b = padded_tensor(dtype[1], shape);
+    struct tensor want = padded_tensor(dtype[2], shape);
+    struct tensor got = padded_tensor(dtype[2], shape);
+    fill_for(&a, fill, seed);
+    fill_for(&b, fill, seed + 1);
+    ref->ops->pointwise.add_tensors(ref, &a, &b, &want);
+    FOR_BACKENDS(backend)
+    {
+        for (int t = 0; t < THREAD_COUNTS; t++) {
+            struct device *device = backend->device[t];
+            poison(&got);
+            device->ops->pointwise.add_tensors(device, &a, &b, &got);
+            assert_tensors_close("pointwise.add_tensors", &got, &want, 0.0, 0.0, seed);
+            assert_padding_is_zero("pointwise.add_tensors", backend->name, &got);
+            for (int of_b = 0; t == 0 && of_b < 2; of_b++) {
+                const struct tensor *alias = of_b ? &b : &a;
+                if (alias->dtype != got.dtype)
+                    continue;
+                memcpy(got.data, alias->data, tensor_bytes(&got));
+                device->ops->pointwise.add_tensors(device, of_b ? &a : &got,
+                                                   of_b ? &got : &b, &got);
+                assert_tensors_close("pointwise.add_tensors in place", &got, &want, 0.0,
+                                     0.0, seed);
+            }
+        }
+    }
+    struct tensor *all[] = {&a, &b, &want, &got};
+    for (size_t i = 0; i < 4; i++)
+        free(all[i]->data);
+}
+
+static void test_sums_of_tensors_are_bit_for_bit_refs(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SHAPES; s++)
+        for (size_t f = 0; f < 2; f++)
+            for (size_t d = 0; d < 27; d++)
+                check_add_tensors(
+                    shapes[s], fills[f],
+                    (enum dtype[]){dtypes[d / 9], dtypes[d / 3 % 3], dtypes[d % 3]}, s);
+}
+
+static void test_a_sum_of_tensors_is_rounded_once(void **state)
+{
+    (void)state;
+    // What f16 holds has 11 bits; a sum to nearest, ties to even, beyond 65519 to inf. b
+    // rounded to f16 first, 1, would make 2048 and 2052 of the last two.
+    static const struct {
+        float a, b, want;
+    } cases[] = {{2048.0f, 1.0f, 2048.0f},       {2050.0f, 1.0f, 2052.0f},
+                 {65504.0f, 15.0f, 65504.0f},    {65504.0f, 16.0f, INFINITY},
+                 {0x1p-24f, 0x1p-24f, 0x1p-23f}, {1.0f, -1.0f, 0.0f},
+                 {2048.0f, 1.001f, 2050.0f},     {2050.0f, 0.999f, 2050.0f}};
+    for (int d = -1; d < backend_count; d++) {
+        struct device *device = d < 0 ? ref : backends[d].device[0];
+        struct shape shape = {1, 1, 1, 8};
+        struct tensor a = padded_tensor(DTYPE_F16, shape);
+        struct tensor b = padded_tensor(DTYPE_F32, shape);
+        for (size_t i = 0; i < 8; i++) {
+            element_store(a.data, DTYPE_F16, i, cases[i].a);
+            element_store(b.data, DTYPE_F32, i, cases[i].b);
+        }
+        device->ops->pointwise.add_tensors(device, &a, &b, &a);
+        for (size_t i = 0; i < 8; i++)
+            assert_true(element_load(a.data, DTYPE_F16, i) == cases[i].want);
+        free(a.data);
+        free(b.data);
+    }
+}
+
 static void check_bias_grad(void)
 {
     float before[CHANNELS_MAX], want[CHANNELS_MAX], got[CHANNELS_MAX],
@@ -465,6 +540,8 @@ int main(void)
         cmocka_unit_test(test_activations_agree),
         cmocka_unit_test(test_relu_hides_no_nan),
         cmocka_unit_test(test_casts_are_bit_for_bit_refs),
+        cmocka_unit_test(test_sums_of_tensors_are_bit_for_bit_refs),
+        cmocka_unit_test(test_a_sum_of_tensors_is_rounded_once),
         cmocka_unit_test(test_bias_gradients_agree),
     };
     return cmocka_run_group_tests(tests, backends_open, backends_close);
