@@ -456,11 +456,10 @@ static void test_sums_of_tensors_are_bit_for_bit_refs(void **state)
 {
     (void)state;
     for (size_t s = 0; s < SHAPES; s++)
-        for (size_t f = 0; f < 2; f++)
-            for (size_t d = 0; d < 27; d++)
-                check_add_tensors(
-                    shapes[s], fills[f],
-                    (enum dtype[]){dtypes[d / 9], dtypes[d / 3 % 3], dtypes[d % 3]}, s);
+        for (size_t d = 0; d < 27; d++)
+            check_add_tensors(
+                shapes[s], fills[(s + d) % 2],
+                (enum dtype[]){dtypes[d / 9], dtypes[d / 3 % 3], dtypes[d % 3]}, s);
 }
 
 static void test_a_sum_of_tensors_is_rounded_once(void **state)
