@@ -224,6 +224,36 @@ static void activation_dgrad(struct net *net, struct layer *layer, const struct 
                                              layer->activation, layer->slope, dx);
 }
 
+/* ---- residual addition ----------------------------------------------------------- */
+
+static void residual_forward(struct net *net, struct layer *layer, const struct tensor *x,
+                             enum net_mode mode)
+{
+    (void)mode;
+    net->device->ops->pointwise.add_tensors(net->device, x, &net->layers[layer->skip].y,
+                                            &layer->y);
+}
+
+static enum status residual_forward_tangent(struct net *net, struct layer *layer,
+                                            const struct tensor *x_tangent)
+{
+    net->device->ops->pointwise.add_tensors(
+        net->device, x_tangent, &net->layers[layer->skip].tangent, &layer->tangent);
+    return STATUS_OK;
+}
+
+// The branch takes dy itself, in place but for a cast; the skipped row gets a copy, since the
+// branch writes over dy.
+static void residual_dgrad(struct net *net, struct layer *layer, const struct tensor *x,
+                           struct tensor *dx)
+{
+    (void)x;
+    const struct pointwise_ops *op = &net->device->ops->pointwise;
+    op->cast(net->device, &layer->dy, &layer->skip_dy);
+    if (dx->data != layer->dy.data)
+        op->cast(net->device, &layer->dy, dx);
+}
+
 /* ---- the table ------------------------------------------------------------------- */
 
 #define CONV_PASSES conv_forward, conv_forward_tangent, conv_dgrad, conv_wgrad, NULL
@@ -236,6 +266,8 @@ static const struct layer_passes passes[] = {
                           norm_wgrad, norm_commit},
     [LAYER_ACTIVATION] = {"activation", activation_forward, activation_forward_tangent,
                           activation_dgrad, NULL, NULL},
+    [LAYER_RESIDUAL] = {"residual add", residual_forward, residual_forward_tangent,
+                        residual_dgrad, NULL, NULL},
 };
 
 const struct layer_passes *layer_passes(enum layer_kind kind)

@@ -98,6 +98,10 @@ void net_backward_row(struct net *net, int row, int what)
         cast(net, &layer->cast_dx, dx);
     if (has_wgrad && !is_remade)
         pass->wgrad(net, layer, &layer->dy, x, accumulates);
+    // The row below is read by a residual row too, whose turn was before.
+    if (input >= 0 && net->layers[input].skipped_by >= 0)
+        net->device->ops->pointwise.add_tensors(
+            net->device, dx, &net->layers[net->layers[input].skipped_by].skip_dy, dx);
 }
 
 void net_backward(struct net *net, int what)

@@ -33,6 +33,7 @@ enum layer_kind {
     LAYER_LINEAR,         // a dense layer: a conv, or its transpose, that covers its map
     LAYER_BATCH_NORM,     // f32 statistics and parameters
     LAYER_ACTIVATION,     // ReLU, leaky ReLU or tanh
+    LAYER_RESIDUAL,       // y = x + the output of an earlier row
 };
 
 /* What a parameter is, which decides its initial value (init.h) and its name. */
@@ -47,7 +48,8 @@ struct param {
     size_t offset;       // in elements, into every flat block
 };
 
-/* One row. `input` and the row's own index name the tensors it joins. */
+/* One row. `input` and the row's own index name the tensors it joins; a residual row has a
+ * second input, `skip`. */
 struct layer {
     enum layer_kind kind;
     char name[NET_NAME_MAX]; // "conv1", "bn1", "act1"
@@ -75,6 +77,11 @@ struct layer {
     int feeds_norm; // row of the batch norm whose sums this convolution makes, or -1
     int undone_by;  // row of the convolution whose dgrad undoes this activation, or -1
     int is_remade;  // its output is not kept: NET_RECOMPUTE
+
+    // Of a residual row: the row whose output it adds, else -1; and its own gradient, kept
+    // until that row's turn comes. Of the row it adds: the residual row, else -1.
+    int skip, skipped_by;
+    struct tensor skip_dy;
 
     // Where the row below has another type: its output in this row's type, and the gradient
     // before it is cast to the type of the row below.
@@ -146,6 +153,13 @@ void net_add_linear(struct net *net, const char *name, struct shape out, int has
 void net_add_batch_norm(struct net *net, const char *name);
 void net_add_activation(struct net *net, const char *name, enum activation activation,
                         float slope);
+/* y = x + y of row `row`, the skipped row: of the same shape, and below the row before this
+ * one. Blocks follow one another: `row` is not below the residual row before, so that a row
+ * is skipped once. The skipped row is read in its own type; the sum is f32, rounded once. Its
+ * gradient is that of the row that reads it plus that of this one:
+ *   dx = dy;   dy of row `row` = store(what comes through the branch + dy)
+ * Source: He et al. 2016, arXiv:1512.03385. */
+void net_add_residual(struct net *net, const char *name, int row);
 
 /* The last row, a convolution, writes f32: logits and losses are never half. Its operands
  * and its gradient keep the net's type. */

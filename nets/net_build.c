@@ -37,7 +37,7 @@ static struct layer *add_layer(struct net *net, enum layer_kind kind, const char
     layer->dtype = net->dtype;
     layer->weight = layer->bias = -1;
     layer->fused_activation = layer->fused_into = layer->feeds_norm = -1;
-    layer->undone_by = -1;
+    layer->undone_by = layer->skip = layer->skipped_by = -1;
     net->layer_count++;
     return layer;
 }
@@ -151,6 +151,30 @@ void net_add_activation(struct net *net, const char *name, enum activation activ
     set_types(layer);
     layer->activation = activation;
     layer->slope = slope;
+}
+
+// The residual row that was added last, or -1.
+static int last_residual(const struct net *net)
+{
+    int row = net->layer_count - 1;
+    while (row >= 0 && net->layers[row].kind != LAYER_RESIDUAL)
+        row--;
+    return row;
+}
+
+void net_add_residual(struct net *net, const char *name, int row)
+{
+    CHECK(row >= 0 && row >= last_residual(net) && row < net->layer_count - 1,
+          "net %s, %s skips from row %d of %d", net->name, name, row, net->layer_count);
+    struct shape shape = shape_before(net), skipped = net->layers[row].y.shape;
+    char text[SHAPE_TEXT], skipped_text[SHAPE_TEXT];
+    CHECK(shape_equal(shape, skipped), "net %s, %s adds %s and %s", net->name, name,
+          shape_text(shape, text), shape_text(skipped, skipped_text));
+    net->layers[row].skipped_by = net->layer_count;
+    struct layer *layer = add_layer(net, LAYER_RESIDUAL, name);
+    layer->y = device_tensor(net->device, layer->dtype, shape, 0);
+    set_types(layer);
+    layer->skip = row;
 }
 
 void net_make_head_f32(struct net *net)

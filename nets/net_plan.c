@@ -9,7 +9,12 @@
  *     own place too, and all casts of gradients share one region, for as long as a row takes;
  *   - with NET_RECOMPUTE an output of batch norm lies where its gradient will: it is read by
  *     the next row at once, and made again for that row's wgrad, before the gradient comes;
- *   - a fused activation shares its output and its gradient with the row it is fused into. */
+ *   - a fused activation shares its output and its gradient with the row it is fused into;
+ *   - a row that a residual row skips to is read a second time, later: nothing that would lose
+ *     its output is fused into it or left to be made again, its own activation is not undone
+ *     before the skipped gradient has been added, and in a net that only samples such outputs
+ *     alternate between two regions of their own. The skipped gradients share one region:
+ *     blocks follow one another, so there is one at a time. */
 #include "nets/net.h"
 
 #include <string.h>
@@ -24,13 +29,21 @@ static int changes_type(const struct net *net, int row)
     return row > 0 && net->layers[row].holds_f32 != net->layers[row - 1].holds_f32;
 }
 
+// True where the row can compute the activation that follows it, and nobody else wants what it
+// computes without.
+static int takes_activation(const struct layer *layer)
+{
+    return (layer_is_conv(layer) || layer->kind == LAYER_BATCH_NORM) &&
+           layer->skipped_by < 0;
+}
+
 static void plan_fusion(struct net *net)
 {
     for (int i = 1; i < net->layer_count; i++) {
         struct layer *layer = &net->layers[i], *before = &net->layers[i - 1];
         if (changes_type(net, i))
             continue; // what is fused is one op, and an op has one type
-        if (layer->kind == LAYER_ACTIVATION && before->kind != LAYER_ACTIVATION) {
+        if (layer->kind == LAYER_ACTIVATION && takes_activation(before)) {
             before->fused_activation = i;
             layer->fused_into = i - 1;
         }
@@ -38,7 +51,7 @@ static void plan_fusion(struct net *net)
             before->feeds_norm = i;
         // A batch norm undoes its own activation; any other is undone by what reads it.
         if (layer_is_conv(layer) && before->kind == LAYER_ACTIVATION &&
-            !changes_type(net, i - 1) &&
+            before->skipped_by < 0 && !changes_type(net, i - 1) &&
             (before->fused_into < 0 ||
              net->layers[before->fused_into].kind != LAYER_BATCH_NORM))
             before->undone_by = i;
@@ -159,7 +172,7 @@ static void choose_remade(struct net *net)
         struct layer *norm = &net->layers[row];
         int top = has_own_output(norm) ? row : norm->fused_activation;
         if (norm->kind != LAYER_BATCH_NORM || top + 1 >= net->layer_count ||
-            !layer_is_conv(&net->layers[top + 1]))
+            !layer_is_conv(&net->layers[top + 1]) || net->layers[top].skipped_by >= 0)
             continue;
         norm->is_remade = net->layers[top].is_remade = 1;
         net->unkept_bytes += tensor_bytes(&norm->y);
@@ -169,21 +182,44 @@ static void choose_remade(struct net *net)
 static void plan_outputs(struct net *net, const int turn[])
 {
     struct arena *arena = &net->activations;
-    struct alternation turns = {0};
-    for (int i = 0; i < net->layer_count; i++)
+    struct alternation turns = {0}, skips = {0};
+    for (int i = 0, skip = 0; i < net->layer_count; i++) {
         alternation_grow(&turns, turn[i + 1], &net->layers[i].y);
-    if (net->options & NET_INFERENCE)
+        if (net->layers[i].skipped_by >= 0)
+            alternation_grow(&skips, skip++ % 2, &net->layers[i].y);
+    }
+    if (net->options & NET_INFERENCE) {
         alternation_place(&turns, arena);
-    for (int i = 0; i < net->layer_count; i++) {
+        alternation_place(&skips, arena);
+    }
+    for (int i = 0, skip = 0; i < net->layer_count; i++) {
         struct layer *layer = &net->layers[i];
         if (layer->kind == LAYER_BATCH_NORM)
             reserve_norm_vectors(arena, &layer->norm, layer->y.c_stored);
         if (!has_own_output(layer) || layer->is_remade)
             continue;
-        if (net->options & NET_INFERENCE)
-            arena_reserve_at(arena, &layer->y.data, turns.offset[turn[i + 1]]);
-        else
+        if (!(net->options & NET_INFERENCE))
             arena_reserve(arena, &layer->y.data, tensor_bytes(&layer->y));
+        else if (layer->skipped_by >= 0)
+            arena_reserve_at(arena, &layer->y.data, skips.offset[skip++ % 2]);
+        else
+            arena_reserve_at(arena, &layer->y.data, turns.offset[turn[i + 1]]);
+    }
+}
+
+static void plan_skipped_gradients(struct net *net)
+{
+    struct alternation one = {0};
+    for (int i = 0; i < net->layer_count; i++)
+        if (net->layers[i].kind == LAYER_RESIDUAL)
+            alternation_grow(&one, 0, &net->layers[i].dy);
+    alternation_place(&one, &net->activations);
+    for (int i = 0; i < net->layer_count; i++) {
+        struct layer *layer = &net->layers[i];
+        if (layer->kind != LAYER_RESIDUAL)
+            continue;
+        layer->skip_dy = layer->dy;
+        arena_reserve_at(&net->activations, &layer->skip_dy.data, one.offset[0]);
     }
 }
 
@@ -262,8 +298,10 @@ enum status net_plan(struct net *net, int options)
     choose_remade(net);
     plan_outputs(net, turn);
     plan_casts(net);
-    if (!(options & NET_INFERENCE))
+    if (!(options & NET_INFERENCE)) {
         plan_gradients(net, turn);
+        plan_skipped_gradients(net);
+    }
     if (options & NET_TANGENT)
         plan_tangents(net);
     TRY(arena_commit(&net->activations));

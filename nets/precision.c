@@ -33,6 +33,12 @@ static const struct op_policy policies[] = {
     [OP_ACTIVATION] = {"relu, leaky relu, tanh",
                        {LAYER, LAYER, LAYER, NONE, NONE, NONE},
                        "in none of autocast's lists: runs in its input's type"},
+    [OP_RESIDUAL] =
+        {"residual add",
+         {LAYER, LAYER, LAYER, NONE, NONE, F32},
+         "in none of autocast's lists: add runs in its operands' type, in f32 and "
+         "rounded "
+         "once as in PyTorch's kernels; a skipped row is read in its own type"},
     [OP_LOSS] =
         {"loss (BCE with logits)",
          {F32, F32, LAYER, NONE, NONE, F32},
@@ -69,6 +75,7 @@ enum op_kind precision_op(const struct layer *layer)
     case LAYER_CONV_TRANSPOSE: return layer->is_logit ? OP_LOGIT : OP_CONV_TRANSPOSE;
     case LAYER_LINEAR: return layer->is_logit ? OP_LOGIT : OP_LINEAR;
     case LAYER_BATCH_NORM: return OP_BATCH_NORM;
+    case LAYER_RESIDUAL: return OP_RESIDUAL;
     case LAYER_ACTIVATION: break;
     }
     return OP_ACTIVATION;

@@ -21,6 +21,7 @@ enum op_kind {
     OP_LOGIT, // the last convolution or dense layer of a discriminator
     OP_BATCH_NORM,
     OP_ACTIVATION,
+    OP_RESIDUAL,
     OP_LOSS,
     OP_OPTIMIZER, // Adam, moving average, finite check, clipping, loss scale
     OP_KINDS

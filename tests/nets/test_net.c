@@ -178,6 +178,108 @@ static void test_leaky_relu_gradients_match_central_differences(void **state)
     check_gradients(&net, 5);
 }
 
+/* ---- residual rows --------------------------------------------------------------- */
+
+/* What a residual row skips from decides what may be fused around it: every kind of it. */
+static void add_skipped_row(struct net *net, int kind)
+{
+    switch (kind) {
+    case 0: // a convolution whose activation comes after
+        net_add_conv(net, "s", 3, 3, 1, 1, 1);
+        break;
+    case 1: // an activation that its convolution makes, and another one reads
+        net_add_conv(net, "s", 3, 3, 1, 1, 1);
+        net_add_activation(net, "st", ACTIVATION_TANH, 0);
+        break;
+    case 2: // an activation that batch norm makes
+        net_add_conv(net, "s", 3, 3, 1, 1, 0);
+        net_add_batch_norm(net, "sn");
+        net_add_activation(net, "st", ACTIVATION_TANH, 0);
+        break;
+    case 3: // batch norm whose activation comes after
+        net_add_conv(net, "s", 3, 3, 1, 1, 0);
+        net_add_batch_norm(net, "sn");
+        break;
+    case 4: // an activation by itself, that a convolution would undo
+        net_add_conv(net, "s", 3, 3, 1, 1, 1);
+        net_add_activation(net, "st", ACTIVATION_TANH, 0);
+        net_add_activation(net, "su", ACTIVATION_TANH, 0);
+        break;
+    case 5: // a transposed convolution that batch norm reads
+        net_add_conv_transpose(net, "s", 3, 3, 1, 1, 1);
+        break;
+    default: CHECK(0, "kind %d", kind);
+    }
+}
+
+enum { SKIPPED_KINDS = 6 };
+
+/* The skipped row, a branch that begins in every way there is, and what may read the sum. */
+static void add_residual_block(struct net *net, int kind, int begin, int is_narrow)
+{
+    int row = net->layer_count - 1;
+    if (begin == 1)
+        net_add_activation(net, "ba", ACTIVATION_TANH, 0);
+    if (begin == 2 || kind == 5)
+        net_add_batch_norm(net, "bn");
+    net_add_conv(net, "b", 4, 1, 1, 0, 1);
+    net_add_activation(net, "bt", ACTIVATION_TANH, 0);
+    net_add_conv(net, "c", 3, 3, 1, 1, 0);
+    if (!is_narrow)
+        net_add_batch_norm(net, "cn");
+    net_add_residual(net, "r", row);
+}
+
+enum { BEGINNINGS = 3 };
+
+static void begin_residual_net(struct net *net, int kind, int begin_of_branch,
+                               int options)
+{
+    begin(net, 4, 2);
+    add_skipped_row(net, kind);
+    add_residual_block(net, kind, begin_of_branch, kind % 2);
+    // A second block skips from the first one's sum, and an activation follows.
+    add_residual_block(net, 0, begin_of_branch, 1);
+    net_add_activation(net, "t", ACTIVATION_TANH, 0);
+    net_add_conv(net, "e", 2, 4, 2, 1, 1);
+    assert_int_equal(net_plan(net, options), STATUS_OK);
+}
+
+static void test_residual_gradients_match_central_differences(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < SKIPPED_KINDS; kind++)
+        for (int begins = 0; begins < BEGINNINGS; begins++)
+            for (int is_remade = 0; is_remade < 2; is_remade++) {
+                struct net net;
+                begin_residual_net(&net, kind, begins,
+                                   NET_INPUT_GRAD | (is_remade ? NET_RECOMPUTE : 0));
+                check_gradients(&net, 20 + (uint64_t)kind);
+            }
+}
+
+static void test_a_residual_sampler_draws_what_its_training_net_draws(void **state)
+{
+    (void)state;
+    static const int options[] = {0, NET_INFERENCE};
+    for (int kind = 0; kind < SKIPPED_KINDS; kind++)
+        for (int begins = 0; begins < BEGINNINGS; begins++) {
+            struct net net[2];
+            struct tensor input[2];
+            for (int i = 0; i < 2; i++) {
+                begin_residual_net(&net[i], kind, begins, options[i]);
+                fill_net(&net[i], &input[i], 30);
+                net_forward(&net[i], NET_TRAIN);
+            }
+            assert_memory_equal(net_output(&net[0])->data, net_output(&net[1])->data,
+                                tensor_bytes(net_output(&net[0])));
+            for (int i = 0; i < 2; i++) {
+                free(input[i].data);
+                net_release(&net[i]);
+            }
+        }
+}
+
 static void test_accumulate_adds_to_the_gradients(void **state)
 {
     (void)state;
@@ -227,11 +329,17 @@ static void test_a_backward_pass_without_wgrad_leaves_the_gradients_alone(void *
 }
 
 static void begin_tangent_net(struct net *net, struct tensor *input,
-                              enum activation second)
+                              enum activation second, int has_residual)
 {
     begin(net, 6, 2);
     net_add_conv(net, "a", 3, 4, 2, 1, 1);
     net_add_activation(net, "t", ACTIVATION_TANH, 0);
+    if (has_residual) {
+        net_add_conv(net, "r1", 5, 3, 1, 1, 1);
+        net_add_activation(net, "rt", second, 0.2f);
+        net_add_conv(net, "r2", 3, 1, 1, 0, 0);
+        net_add_residual(net, "r", 1);
+    }
     net_add_conv_transpose(net, "b", 4, 4, 2, 1, 1);
     net_add_activation(net, "l", second, 0.2f);
     net_add_linear(net, "c", (struct shape){BATCH, 1, 1, 2}, 1);
@@ -253,10 +361,10 @@ static void test_the_tangent_is_the_adjoint_of_the_backward_pass(void **state)
     (void)state;
     const enum activation seconds[] = {ACTIVATION_RELU, ACTIVATION_LEAKY_RELU,
                                        ACTIVATION_TANH};
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 6; k++) {
         struct net net;
         struct tensor input;
-        begin_tangent_net(&net, &input, seconds[k]);
+        begin_tangent_net(&net, &input, seconds[k % 3], k >= 3);
         struct tensor v = heap_tensor(DTYPE_F32, net.input.shape);
         fill_tensor(&v, FILL_RANDOM, 10);
         net.input_tangent.data = v.data;
@@ -266,7 +374,8 @@ static void test_the_tangent_is_the_adjoint_of_the_backward_pass(void **state)
         fill_tensor(&w, FILL_RANDOM, 11);
         memcpy(net_output_grad(&net)->data, w.data, tensor_bytes(&w));
         net_backward(&net, NET_DGRAD);
-        double down = dot(w.data, net.layers[4].tangent.data, tensor_elements(&w));
+        double down = dot(w.data, net.layers[net.layer_count - 1].tangent.data,
+                          tensor_elements(&w));
         double up = dot(v.data, net.input_grad.data, tensor_elements(&v));
         if (fabs(down - up) > 1e-5 * (fabs(down) + 0.1))
             fail_msg("w.Jv %.9g, J'w.v %.9g", down, up);
@@ -283,12 +392,11 @@ static void move(struct tensor *x, const struct tensor *direction, float step)
         ((float *)x->data)[i] += step * ((const float *)direction->data)[i];
 }
 
-static void test_the_tangent_is_the_directional_derivative(void **state)
+static void check_directional_derivative(int has_residual)
 {
-    (void)state;
     struct net net;
     struct tensor input;
-    begin_tangent_net(&net, &input, ACTIVATION_TANH);
+    begin_tangent_net(&net, &input, ACTIVATION_TANH, has_residual);
     struct tensor v = heap_tensor(DTYPE_F32, net.input.shape);
     fill_tensor(&v, FILL_RANDOM, 10);
     net.input_tangent.data = v.data;
@@ -303,13 +411,20 @@ static void test_the_tangent_is_the_directional_derivative(void **state)
     net_forward(&net, NET_TRAIN);
     for (size_t i = 0; i < 2 * BATCH; i++) {
         double want = ((double)high[i] - (double)low[i]) / (2.0 * (double)step);
-        double got = (double)((float *)net.layers[4].tangent.data)[i];
+        double got = (double)((float *)net.layers[net.layer_count - 1].tangent.data)[i];
         if (fabs(got - want) > 1e-2 * (fabs(want) + 0.1))
             fail_msg("tangent[%zu]: %g, difference %g", i, got, want);
     }
     free(input.data);
     free(v.data);
     net_release(&net);
+}
+
+static void test_the_tangent_is_the_directional_derivative(void **state)
+{
+    (void)state;
+    check_directional_derivative(0);
+    check_directional_derivative(1);
 }
 
 static void test_batch_norm_says_that_it_has_no_tangent(void **state)
@@ -394,6 +509,8 @@ int main(void)
         cmocka_unit_test(test_dense_gradients_match_central_differences),
         cmocka_unit_test(test_batch_norm_gradients_match_central_differences),
         cmocka_unit_test(test_leaky_relu_gradients_match_central_differences),
+        cmocka_unit_test(test_residual_gradients_match_central_differences),
+        cmocka_unit_test(test_a_residual_sampler_draws_what_its_training_net_draws),
         cmocka_unit_test(test_accumulate_adds_to_the_gradients),
         cmocka_unit_test(test_a_backward_pass_without_wgrad_leaves_the_gradients_alone),
         cmocka_unit_test(test_the_tangent_is_the_adjoint_of_the_backward_pass),
