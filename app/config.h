@@ -29,7 +29,7 @@ enum resize_filter {
 };
 enum preview { PREVIEW_AUTO, PREVIEW_WINDOW, PREVIEW_PNG, PREVIEW_OFF };
 enum scaler_choice {
-    SCALER_AUTO, // per network for fp16, off otherwise
+    SCALER_AUTO, // per network, for gradients that pass through fp16
     SCALER_PER_NETWORK,
     SCALER_SHARED, // these four: scaler/topology.h
     SCALER_SHARED_PER_STEP,

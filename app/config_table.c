@@ -192,8 +192,8 @@ const struct setting settings[] = {
     {"scaler", CHOICE(scaler),
      CHOICES("auto|per-network|shared|shared-per-step|per-loss|static|off"), "auto", NULL,
      GROUP_SCALER, RESUME_FIXED,
-     "loss scales. auto: per-network in fp16, else off. per-network: one for each, moved "
-     "by its own overflows. shared: one for both, moved once after both steps, as "
+     "loss scales. auto: one for each network whose gradients pass through fp16 (G's come "
+     "through D), else off. per-network: one for each, moved by its own overflows. shared: one for both, moved once after both steps, as "
      "PyTorch's documentation has it. shared-per-step: one, moved after each step. "
      "per-loss: three, for D on real, D on fakes and G, as in apex. static: the scales "
      "stay at init-scale, or all at S with static:S. In each, a step with an inf or NaN "

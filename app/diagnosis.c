@@ -213,22 +213,18 @@ void diagnose(const struct trainer *trainer, int slot, int64_t good_steps,
               struct diagnosis *diagnosis)
 {
     const struct step_record *record = &trainer->last.records[slot];
-    const struct player *player = &trainer->player[train_slot_network(trainer, slot)];
-    // G's gradients come through D.
-    int is_half = trainer_dtype(&trainer->config, NETWORK_D) == DTYPE_F16 ||
-                  (train_slot_network(trainer, slot) == NETWORK_G &&
-                   trainer_dtype(&trainer->config, NETWORK_G) == DTYPE_F16);
+    int network = train_slot_network(trainer, slot);
     *diagnosis = (struct diagnosis){
         .pass = "",
-        .facts = {.forward_finite = had_finite_logits(trainer, slot),
-                  .is_half = is_half,
-                  .found_inf =
-                      record->found_inf != 0.0f || record->found_inf_elsewhere != 0.0f,
-                  .found_inf_unscaled = record->found_inf_unscaled != 0.0f,
-                  .scale = record->scale_used,
-                  .skips_in_a_row = record->skipped_in_a_row,
-                  .good_steps = good_steps,
-                  .growth_interval = player->scaler.config.growth_interval}};
+        .facts = {
+            .forward_finite = had_finite_logits(trainer, slot),
+            .is_half = trainer_gradients_are_half(&trainer->config, network),
+            .found_inf = record->found_inf != 0.0f || record->found_inf_elsewhere != 0.0f,
+            .found_inf_unscaled = record->found_inf_unscaled != 0.0f,
+            .scale = record->scale_used,
+            .skips_in_a_row = record->skipped_in_a_row,
+            .good_steps = good_steps,
+            .growth_interval = trainer->player[network].scaler.config.growth_interval}};
     if (!find_in_view(trainer, slot, diagnosis))
         find_in_survey(trainer, slot, diagnosis);
     diagnosis->cause = overflow_cause(&diagnosis->facts);

@@ -31,20 +31,6 @@ static void say_rejects(struct run *run)
                        dataset->rejects[i].reason);
 }
 
-// A choice that is legal and loses what loss scaling is for.
-static void say_unscaled(struct run *run)
-{
-    const struct trainer *trainer = &run->trainer;
-    if (trainer->player[NETWORK_D].net.dtype != DTYPE_F16 ||
-        trainer->player[NETWORK_G].net.dtype == DTYPE_F16 ||
-        trainer->player[NETWORK_G].scaler.config.enabled)
-        return;
-    report_say(
-        &run->report,
-        "        G has no loss scale, and its gradients come through D in fp16, where "
-        "what is below 6e-8 becomes 0; --scaler per-network gives it one");
-}
-
 // Bytes of both networks' activations and their gradients, and what --recompute saves.
 static size_t activation_bytes(const struct trainer *trainer, size_t *unkept)
 {
@@ -91,7 +77,6 @@ static void say_run(struct run *run)
                config->kimg, config->kimg * 1000.0 / (double)trainer->dataset->count,
                config->batch, config_precision_text(config, precision),
                (long long)config->seed);
-    say_unscaled(run);
     say_recompute(run);
 }
 

@@ -24,6 +24,12 @@ enum dtype trainer_dtype(const struct config *config, int network)
     return precision_dtype(config_precision(config, own));
 }
 
+int trainer_gradients_are_half(const struct config *config, int network)
+{
+    return trainer_dtype(config, NETWORK_D) == DTYPE_F16 ||
+           (network == NETWORK_G && trainer_dtype(config, NETWORK_G) == DTYPE_F16);
+}
+
 struct dcgan_config trainer_dcgan_config(const struct config *config, int channels)
 {
     return (struct dcgan_config){.resolution = config->resolution,
@@ -63,7 +69,7 @@ static enum status open_data(struct trainer *trainer)
 static int wants_scaler(const struct config *config, int network)
 {
     if (config->scaler == SCALER_AUTO)
-        return trainer_dtype(config, network) == DTYPE_F16;
+        return trainer_gradients_are_half(config, network);
     return config->scaler != SCALER_OFF;
 }
 

@@ -67,6 +67,8 @@ struct trainer {
 enum dtype precision_dtype(int precision);
 /* The same of one network, NETWORK_G or NETWORK_D. */
 enum dtype trainer_dtype(const struct config *config, int network);
+/* True where the network's gradients pass through f16. G's come through D. */
+int trainer_gradients_are_half(const struct config *config, int network);
 /* The network sizes and f32 layers that a config asks for, which it has to outlive;
  * `channels` is the data set's. */
 struct dcgan_config trainer_dcgan_config(const struct config *config, int channels);
