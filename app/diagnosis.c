@@ -48,22 +48,34 @@ const char *overflow_cause_word(enum overflow_cause cause)
     return words[cause];
 }
 
+const char *overflow_keep_f32(const struct overflow_facts *facts,
+                              char text[OVERFLOW_KEEP])
+{
+    text[0] = '\0';
+    if (facts->fp32_layers[0])
+        snprintf(text, OVERFLOW_KEEP,
+                 "keep what overflowed in f32 with --fp32-layers %s, ",
+                 facts->fp32_layers);
+    return text;
+}
+
 // "--d-lr", or what keeps more of the range where the precision is the limit.
 static void advise_range(const struct overflow_facts *facts, const char *network,
                          char *text, size_t bytes)
 {
-    char letter = network[0] == 'G' ? 'g' : 'd';
-    snprintf(text, bytes,
-             facts->is_half ? "lower --%c-lr, or train with --precision bf16 or fp32"
-                            : "lower --%c-lr",
-             letter);
+    char letter = network[0] == 'G' ? 'g' : 'd', keep[OVERFLOW_KEEP];
+    if (facts->is_half)
+        snprintf(text, bytes, "lower --%c-lr, %sor train with --precision bf16 or fp32",
+                 letter, overflow_keep_f32(facts, keep));
+    else
+        snprintf(text, bytes, "lower --%c-lr", letter);
 }
 
 const char *overflow_advice(enum overflow_cause cause, const struct overflow_facts *facts,
                             const char *network, const char *files, char *text,
                             size_t bytes)
 {
-    char range[96];
+    char range[OVERFLOW_KEEP + 96];
     advise_range(facts, network, range, sizeof range);
     switch (cause) {
     case CAUSE_SCALE:
@@ -112,9 +124,21 @@ const char *overflow_advice(enum overflow_cause cause, const struct overflow_fac
 
 /* ---- the facts ------------------------------------------------------------------- */
 
-static void take_stats(struct diagnosis *diagnosis, const struct survey_stats *stats)
+// The types that meet where a row reads the one before: f32 cast to f16 may make an inf
+// that only what comes out of the row shows, as a NaN.
+static int reads_cast(const struct survey_entry *entry)
 {
+    const struct layer *layer = &entry->net->layers[entry->row];
+    return layer->casts_input && layer->dtype == DTYPE_F16;
+}
+
+static void take_stats(struct diagnosis *diagnosis, const struct survey *survey,
+                       const struct survey_stats *stats)
+{
+    diagnosis->entry = &survey->entry[diagnosis->place.entry];
     diagnosis->facts.has_place = 1;
+    diagnosis->facts.may_hide_inf =
+        diagnosis->place.kind == SURVEY_ACTIVATION && reads_cast(diagnosis->entry);
     diagnosis->facts.kind = diagnosis->place.kind;
     diagnosis->facts.inf = stats->inf;
     diagnosis->facts.nan = stats->nan;
@@ -140,7 +164,8 @@ static int find_in_view(const struct trainer *trainer, int slot,
     }
     if (first < 0)
         return 0;
-    take_stats(diagnosis, &view->stats[first][diagnosis->place.entry]);
+    take_stats(diagnosis, &trainer->look.survey[first],
+               &view->stats[first][diagnosis->place.entry]);
     diagnosis->pass = words[first];
     diagnosis->is_exact = 1;
     // Weight gradients of both passes are added up: the activations' own tell the pass.
@@ -188,7 +213,7 @@ static int find_in_survey(const struct trainer *trainer, int slot,
     struct nonfinite_place *place = &diagnosis->place;
     if (!survey_first_nonfinite(survey, stats, place))
         return 0;
-    take_stats(diagnosis, &stats[place->entry]);
+    take_stats(diagnosis, survey, &stats[place->entry]);
     const struct survey_entry *entry = &survey->entry[place->entry];
     if (place->kind != SURVEY_WEIGHT_GRADIENT)
         return 1;
@@ -200,6 +225,52 @@ static int find_in_survey(const struct trainer *trainer, int slot,
     }
     return 1;
 }
+
+/* ---- what f32 would mend --------------------------------------------------------- */
+
+static void add_layer(struct overflow_facts *facts, const struct net *net, int row)
+{
+    char name[NET_NAME_MAX + 8];
+    size_t used = strlen(facts->fp32_layers);
+    if (net->layers[row].dtype == DTYPE_F16)
+        snprintf(facts->fp32_layers + used, sizeof facts->fp32_layers - used, "%s%s",
+                 used ? "," : "",
+                 survey_layer(&(struct survey_entry){.net = net, .row = row}, name));
+}
+
+// The row that reads `row`'s output, and makes its gradient: of D, for the last one of G.
+static void add_reader(struct overflow_facts *facts, const struct trainer *trainer,
+                       const struct net *net, int row)
+{
+    if (row + 1 < net->layer_count)
+        add_layer(facts, net, row + 1);
+    else if (net == &trainer->player[NETWORK_G].net)
+        add_layer(facts, &trainer->player[NETWORK_D].net, 0);
+}
+
+/* An activation and its gradient are f32 all the way only where the layer that writes it and
+ * the one that reads it are: between types both are cast, which overflows just the same. What
+ * is one op with the layer's own belongs to it. A weight gradient is the layer's alone. */
+static void name_layers(const struct trainer *trainer, struct diagnosis *diagnosis)
+{
+    struct overflow_facts *facts = &diagnosis->facts;
+    const struct survey_entry *entry = diagnosis->entry;
+    if (!facts->has_place || diagnosis->cause == CAUSE_INVALID)
+        return; // no matter of range
+    if (facts->kind == SURVEY_ACTIVATION && entry->dtype != DTYPE_F16 &&
+        !reads_cast(entry))
+        return;
+    const struct layer *layer = &entry->net->layers[entry->row];
+    add_layer(facts, entry->net, entry->row);
+    if (facts->kind == SURVEY_WEIGHT_GRADIENT)
+        return;
+    int last = layer->fused_activation >= 0 ? layer->fused_activation : entry->row;
+    if (last != entry->row)
+        add_layer(facts, entry->net, last);
+    add_reader(facts, trainer, entry->net, last);
+}
+
+/* ---- the whole ------------------------------------------------------------------- */
 
 static int had_finite_logits(const struct trainer *trainer, int slot)
 {
@@ -228,6 +299,7 @@ void diagnose(const struct trainer *trainer, int slot, int64_t good_steps,
     if (!find_in_view(trainer, slot, diagnosis))
         find_in_survey(trainer, slot, diagnosis);
     diagnosis->cause = overflow_cause(&diagnosis->facts);
+    name_layers(trainer, diagnosis);
 }
 
 /* ---- images ---------------------------------------------------------------------- */

@@ -21,13 +21,15 @@ enum overflow_cause {
     CAUSE_ELSEWHERE  // not to be seen in any tensor of the last batch on this device
 };
 
+#define OVERFLOW_LAYERS 160 // bytes
+
 /* What the cause is told from. */
 struct overflow_facts {
     int has_place;
     enum survey_kind kind;
     uint64_t inf, nan;
     float max_finite;
-    int may_hide_inf; // told from what came after it: an inf may have become NaN there
+    int may_hide_inf;   // told from what came after it: an inf may have become NaN there
     int forward_finite; // all logits were
     int only_real;      // it is in D's pass over real images, and not in that over fakes
     int is_half;        // f16: a range of 65504
@@ -36,6 +38,9 @@ struct overflow_facts {
     int64_t skips_in_a_row; // this one included
     int64_t good_steps;     // taken since the scale last grew, or since the start
     int64_t growth_interval;
+    // For --fp32-layers, to take the tensor out of f16: "d.conv3,d.bn3". "" where that
+    // would not mend it.
+    char fp32_layers[OVERFLOW_LAYERS];
 };
 enum overflow_cause overflow_cause(const struct overflow_facts *facts);
 
@@ -44,14 +49,19 @@ enum overflow_cause overflow_cause(const struct overflow_facts *facts);
 const char *overflow_advice(enum overflow_cause cause, const struct overflow_facts *facts,
                             const char *network, const char *files, char *text,
                             size_t bytes);
+/* "keep what overflowed in f32 with --fp32-layers d.conv3,d.bn3, ", or "". */
+#define OVERFLOW_KEEP (OVERFLOW_LAYERS + 64)
+const char *overflow_keep_f32(const struct overflow_facts *facts,
+                              char text[OVERFLOW_KEEP]);
 /* "scale", "outlier" ... for events.jsonl. */
 const char *overflow_cause_word(enum overflow_cause cause);
 
 struct diagnosis {
     struct overflow_facts facts;
-    struct nonfinite_place place; // if facts.has_place
-    int is_exact;                 // the tensor itself was looked at
-    const char *pass;             // "real", "fakes", "generator", or "" where unknown
+    struct nonfinite_place place;     // if facts.has_place
+    const struct survey_entry *entry; // the same, while the trainer is what it is
+    int is_exact;                     // the tensor itself was looked at
+    const char *pass;                 // "real", "fakes", "generator", or "" where unknown
     enum overflow_cause cause;
 };
 

@@ -181,7 +181,7 @@ static enum status roll_back(struct run *run, const struct storm *storm)
 
 static enum status give_up(struct run *run, const struct storm *storm)
 {
-    char reason[640], path[1024];
+    char reason[sizeof storm->reason + 320], path[1024];
     int rollbacks = run->trainer.progress.rollbacks;
     snprintf(reason, sizeof reason, "%s", storm->reason);
     if (run->config.on_overflow_storm == STORM_ROLLBACK)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/diagnosis.h"
 #include "app/report.h"
 #include "app/report_events.h"
 #include "app/train.h"
@@ -54,20 +55,26 @@ static json_t *swings_json(const struct watched *own)
     return swings;
 }
 
-static void tell_oscillation(struct report *report, int network)
+// In optimizer step `slot`, whose skip is the last of the swings.
+static void tell_oscillation(struct report *report, int slot)
 {
+    int network = train_slot_network(report->trainer, slot);
     const struct watched *own = &report->watch.of[network];
+    struct diagnosis last;
     char swings[512];
+    diagnose(report->trainer, slot, report->good_steps[network], &last);
+    const char *layers = last.facts.fp32_layers;
     swings_text(own, swings, sizeof swings);
     report_say(
         report,
         "warning: %s's scale oscillates: %d overflows at scales that had been good "
         "for %lld steps, within %d such intervals (%s). Known causes: a learning "
         "rate that is too high (lower --%c-lr), a network that is unstable "
-        "at that layer (a smaller --%c-width, or --precision fp32), or images "
+        "at that layer (a smaller --%c-width, or %s %s), or images "
         "unlike the others (their files are in events.jsonl). Said once",
         names[network], WATCH_SWINGS, (long long)own->growth_interval, WATCH_INTERVALS,
-        swings, network == NETWORK_G ? 'g' : 'd', network == NETWORK_G ? 'g' : 'd');
+        swings, network == NETWORK_G ? 'g' : 'd', network == NETWORK_G ? 'g' : 'd',
+        layers[0] ? "--fp32-layers" : "--precision", layers[0] ? layers : "fp32");
     event_write(report, json_pack("{s:s, s:s, s:o}", "event", "oscillation", "net",
                                   names[network], "swings", swings_json(own)));
 }
@@ -124,7 +131,7 @@ void report_watch(struct report *report, int slot, const char *place)
     int found = watch_step(&report->watch, network, trainer->last_place.step,
                            &trainer->last.records[slot], place);
     if (found & (WATCH_OSCILLATES_G | WATCH_OSCILLATES_D))
-        tell_oscillation(report, network);
+        tell_oscillation(report, slot);
     if (found & (WATCH_STUCK_G | WATCH_STUCK_D))
         tell_stuck(report, network);
     if (found & WATCH_SKIPS_APART)

@@ -19,34 +19,45 @@ static int is_at_floor(const struct trainer *trainer, int network)
     return 0;
 }
 
+// Of the network's optimizer steps in the step: its last one that was skipped.
+static void diagnose_last_skip(const struct trainer *trainer, struct storm *storm)
+{
+    for (int slot = trainer->results.record_count - 1; slot >= 0; slot--)
+        if (train_slot_network(trainer, slot) == storm->network &&
+            trainer->last.records[slot].was_skipped) {
+            diagnose(trainer, slot, 0, &storm->skip);
+            return;
+        }
+}
+
 static void tell_reason(const struct trainer *trainer, struct storm *storm)
 {
     const char *name = storm->network == NETWORK_G ? "G" : "D";
     char letter = storm->network == NETWORK_G ? 'g' : 'd';
     struct step_losses losses = train_losses(trainer);
-    char what[96];
+    char *what = storm->what, keep[OVERFLOW_KEEP];
+    overflow_keep_f32(&storm->skip.facts, keep);
     if (storm->is_at_floor)
-        snprintf(what, sizeof what, "%s overflowed at its smallest loss scale, %g", name,
-                 (double)storm->scale);
+        snprintf(what, sizeof storm->what, "%s overflowed at its smallest loss scale, %g",
+                 name, (double)storm->scale);
     else
-        snprintf(what, sizeof what, "%s skipped %lld steps in a row", name,
+        snprintf(what, sizeof storm->what, "%s skipped %lld steps in a row", name,
                  (long long)storm->skips);
     if (losses.real.nonfinite + losses.fake.nonfinite + losses.g.nonfinite > 0.0)
         snprintf(
             storm->reason, sizeof storm->reason,
             "%s: D's logits themselves are inf or NaN, which no loss scale can mend; "
-            "lower --g-lr and --d-lr, or use --precision fp32 (--max-skips %d)",
-            what, trainer->config.max_skips);
+            "lower --g-lr and --d-lr, %sor use --precision fp32 (--max-skips %d)",
+            what, keep, trainer->config.max_skips);
     else if (storm->is_at_floor)
         snprintf(storm->reason, sizeof storm->reason,
-                 "%s: lower --%c-lr or --%c-min-scale, or use --precision fp32", what,
-                 letter, letter);
+                 "%s: lower --%c-lr or --%c-min-scale, %sor use --precision fp32", what,
+                 letter, letter, keep);
     else
-        snprintf(
-            storm->reason, sizeof storm->reason,
-            "%s: its gradients stay inf or NaN down to a loss scale of %g; lower its "
-            "learning rate, or use --precision fp32 (--max-skips %d)",
-            what, (double)storm->scale, trainer->config.max_skips);
+        snprintf(storm->reason, sizeof storm->reason,
+                 "%s: its gradients stay inf or NaN down to a loss scale of %g; lower "
+                 "--%c-lr, %sor use --precision fp32 (--max-skips %d)",
+                 what, (double)storm->scale, letter, keep, trainer->config.max_skips);
 }
 
 int storm_find_in(const struct trainer *trainer, int network, struct storm *storm)
@@ -59,6 +70,7 @@ int storm_find_in(const struct trainer *trainer, int network, struct storm *stor
                             .is_at_floor = at_floor,
                             .skips = record->skipped_in_a_row,
                             .scale = record->scale_after};
+    diagnose_last_skip(trainer, storm);
     tell_reason(trainer, storm);
     return 1;
 }

@@ -7,15 +7,17 @@
 #ifndef APP_STORM_H
 #define APP_STORM_H
 
-#include "app/trainer.h"
+#include "app/diagnosis.h"
 
 struct storm {
     int network; // D where both are in one: its step comes first
     int is_in_both;
-    int is_at_floor; // else so many skips in a row
-    int64_t skips;   // in a row
-    float scale;     // after them
-    char reason[512];
+    int is_at_floor;       // else so many skips in a row
+    int64_t skips;         // in a row
+    float scale;           // after them
+    struct diagnosis skip; // of the last one
+    char what[96];         // "G skipped 25 steps in a row", with which the reason begins
+    char reason[640];
 };
 
 /* In the step that was last collected. 0 where there is none; *storm is then not touched. */

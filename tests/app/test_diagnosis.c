@@ -1,6 +1,7 @@
 /* test_diagnosis.c - which cause an overflow is put down to, and what is said about it. */
 #include "app/diagnosis.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "app/input/batch.h"
@@ -127,7 +128,14 @@ static void test_each_cause_has_an_action_with_a_flag_of_its_network(void **stat
     }
     overflow_advice(CAUSE_FORWARD, &facts, "D", "", text, sizeof text);
     assert_non_null(strstr(text, "no loss scale can help"));
-    assert_non_null(strstr(text, "--precision bf16 or fp32"));
+    assert_non_null(strstr(text, "lower --d-lr, or train with --precision bf16 or fp32"));
+    snprintf(facts.fp32_layers, sizeof facts.fp32_layers, "d.conv3,d.bn3");
+    static const enum overflow_cause with_layers[] = {CAUSE_GRADIENTS, CAUSE_FORWARD};
+    for (size_t i = 0; i < sizeof with_layers / sizeof *with_layers; i++)
+        assert_non_null(strstr(
+            overflow_advice(with_layers[i], &facts, "D", "", text, sizeof text),
+            "lower --d-lr, keep what overflowed in f32 with --fp32-layers d.conv3,d.bn3, "
+            "or train with"));
     facts.is_half = 0; // which is already so
     overflow_advice(CAUSE_FORWARD, &facts, "D", "", text, sizeof text);
     assert_null(strstr(text, "--precision"));
@@ -139,8 +147,8 @@ static void test_each_cause_has_an_action_with_a_flag_of_its_network(void **stat
 
 /* ---- in a trainer ---------------------------------------------------------------- */
 
-static void open_trainer(struct trainer *trainer, double g_scale, double d_scale,
-                         int steps_ahead)
+static void open_trainer_with(struct trainer *trainer, double g_scale, double d_scale,
+                              int steps_ahead, const char *fp32_layers)
 {
     struct config config;
     config_default(&config);
@@ -153,10 +161,17 @@ static void open_trainer(struct trainer *trainer, double g_scale, double d_scale
     config.max_skips = 100;
     config.g.init_scale = g_scale;
     config.d.init_scale = d_scale;
+    snprintf(config.fp32_layers, sizeof config.fp32_layers, "%s", fp32_layers);
     assert_int_equal(trainer_create(trainer, &config), STATUS_OK);
     assert_int_equal(trainer_start_data(trainer), STATUS_OK);
     // A device that runs ahead cannot take a step again.
     trainer->device->steps_ahead = steps_ahead;
+}
+
+static void open_trainer(struct trainer *trainer, double g_scale, double d_scale,
+                         int steps_ahead)
+{
+    open_trainer_with(trainer, g_scale, d_scale, steps_ahead, "");
 }
 
 static void step(struct trainer *trainer)
@@ -241,19 +256,25 @@ static void test_a_device_that_runs_ahead_names_the_same_place(void **state)
     trainer_release(&plain);
 }
 
-static void test_a_layer_with_huge_weights_is_named_in_the_forward_pass(void **state)
+// D.conv3's outputs are far beyond 65504, and its batch norm brings them back to 1.
+static void make_conv3_huge(struct trainer *trainer)
 {
-    (void)state;
-    struct trainer trainer;
-    struct diagnosis diagnosis;
-    open_trainer(&trainer, 64, 64, 0);
-    struct net *d = &trainer.player[NETWORK_D].net;
+    struct net *d = &trainer->player[NETWORK_D].net;
     int param = 0;
     while (strcmp(d->param[param].name, "conv3.weight") != 0)
         param += 1;
     for (size_t i = 0; i < tensor_elements(&d->param[param].shape); i++)
         d->params[d->param[param].offset + i] = 3e4f;
     net_params_changed(d);
+}
+
+static void test_a_layer_with_huge_weights_is_named_in_the_forward_pass(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct diagnosis diagnosis;
+    open_trainer(&trainer, 64, 64, 0);
+    make_conv3_huge(&trainer);
     step(&trainer);
     assert_int_equal(trainer.last.records[0].was_skipped, 1);
     diagnose(&trainer, 0, 0, &diagnosis);
@@ -262,7 +283,79 @@ static void test_a_layer_with_huge_weights_is_named_in_the_forward_pass(void **s
     assert_string_equal(diagnosis.place.tensor, "activation");
     assert_string_equal(diagnosis.pass, "real");
     assert_int_equal(diagnosis.cause, CAUSE_FORWARD);
+    assert_string_equal(diagnosis.facts.fp32_layers, "d.conv3,d.bn3");
     trainer_release(&trainer);
+}
+
+/* ---- what f32 would mend --------------------------------------------------------- */
+
+// That layer's output in f32 is cast to f16 where bn3 reads it, and what comes is NaN.
+static void test_an_inf_made_by_a_cast_is_one_of_range(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct diagnosis diagnosis;
+    open_trainer_with(&trainer, 64, 64, 0, "d.conv3");
+    make_conv3_huge(&trainer);
+    step(&trainer);
+    assert_int_equal(trainer.last.records[0].was_skipped, 1);
+    diagnose(&trainer, 0, 0, &diagnosis);
+    assert_string_equal(diagnosis.place.layer, "d.bn3");
+    assert_int_equal(diagnosis.facts.inf, 0);
+    assert_int_equal(diagnosis.cause, CAUSE_FORWARD);
+    assert_string_equal(diagnosis.facts.fp32_layers, "d.bn3,d.act3,d.conv4");
+    trainer_release(&trainer);
+}
+
+static void test_the_layers_that_are_named_mend_the_forward_pass(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    open_trainer_with(&trainer, 64, 64, 0, "d.conv3,d.bn3");
+    make_conv3_huge(&trainer);
+    step(&trainer);
+    assert_int_equal(trainer.last.records[0].was_skipped, 0);
+    assert_int_equal(trainer.last.records[1].was_skipped, 0);
+    trainer_release(&trainer);
+}
+
+static void test_no_layer_is_named_where_all_are_f32_already(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct diagnosis diagnosis;
+    open_trainer_with(&trainer, 64, 64, 0, "*");
+    trainer.player[NETWORK_D].net.params[0] = INFINITY;
+    step(&trainer);
+    assert_int_equal(trainer.last.records[0].was_skipped, 1);
+    diagnose(&trainer, 0, 0, &diagnosis);
+    assert_int_equal(diagnosis.facts.has_place, 1);
+    assert_string_equal(diagnosis.facts.fp32_layers, "");
+    trainer_release(&trainer);
+}
+
+// Where an overflow lies, and what would have to be f32, of G's first skipped step.
+static void diagnose_g(const char *inject, struct diagnosis *diagnosis)
+{
+    struct trainer trainer;
+    open_trainer(&trainer, 1024, 64, 0);
+    snprintf(trainer.config.inject, sizeof trainer.config.inject, "%s", inject);
+    step(&trainer);
+    assert_int_equal(trainer.last.records[1].was_skipped, 1);
+    diagnose(&trainer, 1, 0, diagnosis);
+    trainer_release(&trainer);
+}
+
+static void test_a_gradient_of_gs_last_layer_is_made_by_ds_first(void **state)
+{
+    (void)state;
+    struct diagnosis diagnosis;
+    diagnose_g("g:1:huge-activation", &diagnosis);
+    assert_string_equal(diagnosis.facts.fp32_layers, "g.conv4,g.tanh,d.conv1");
+    diagnose_g("g:1:nan-forward", &diagnosis); // f32 has a NaN too
+    assert_string_equal(diagnosis.facts.fp32_layers, "");
+    diagnose_g("g:1:inf", &diagnosis);
+    assert_string_equal(diagnosis.facts.fp32_layers, "g.conv1");
 }
 
 static void test_the_images_of_a_skipped_step_are_those_that_d_saw(void **state)
@@ -316,6 +409,10 @@ int main(void)
         cmocka_unit_test(test_taking_a_step_again_leaves_weights_and_statistics_alone),
         cmocka_unit_test(test_a_device_that_runs_ahead_names_the_same_place),
         cmocka_unit_test(test_a_layer_with_huge_weights_is_named_in_the_forward_pass),
+        cmocka_unit_test(test_an_inf_made_by_a_cast_is_one_of_range),
+        cmocka_unit_test(test_the_layers_that_are_named_mend_the_forward_pass),
+        cmocka_unit_test(test_no_layer_is_named_where_all_are_f32_already),
+        cmocka_unit_test(test_a_gradient_of_gs_last_layer_is_made_by_ds_first),
         cmocka_unit_test(test_the_images_of_a_skipped_step_are_those_that_d_saw),
         cmocka_unit_test(test_a_pass_that_alone_overflows_is_told_from_the_other),
     };
