@@ -42,6 +42,7 @@ enum scaler_choice {
 enum storm_choice {
     STORM_STOP,     // ends with a post-mortem and exit code 5
     STORM_ROLLBACK, // returns to the last good snapshot
+    STORM_F32,      // moves what overflowed to f32 and goes on
     STORM_WARN      // says so and goes on
 };
 

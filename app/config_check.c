@@ -21,14 +21,17 @@ static enum status check_inject(const struct config *config)
         config->inject, FAULTS_MAX);
 }
 
-// Ranks would have to go back together.
+// Ranks would have to go back, or to build their networks anew, together.
 static enum status check_storm(const struct config *config)
 {
-    if (config->on_overflow_storm != STORM_ROLLBACK || config->gpus == 1)
+    int is_alone = config->on_overflow_storm == STORM_ROLLBACK ||
+                   config->on_overflow_storm == STORM_F32;
+    if (!is_alone || config->gpus == 1)
         return STATUS_OK;
     return status_fail(STATUS_USAGE,
-                       "--on-overflow-storm: rollback is for one GPU, and --gpus is %d; "
+                       "--on-overflow-storm: %s is for one GPU, and --gpus is %d; "
                        "give stop or warn, or --gpus 1",
+                       config->on_overflow_storm == STORM_F32 ? "fp32-layer" : "rollback",
                        config->gpus);
 }
 

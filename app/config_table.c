@@ -204,11 +204,13 @@ const struct setting settings[] = {
     {"max_skips", INT(max_skips), RANGE(1, 100), "25", "N", GROUP_SCALER, RESUME_FREE,
      "steps in a row that one network may skip; so many are an overflow storm, and so is "
      "an overflow at min-scale"},
-    {"on_overflow_storm", CHOICE(on_overflow_storm), CHOICES("stop|rollback|warn"),
+    {"on_overflow_storm", CHOICE(on_overflow_storm), CHOICES("stop|rollback|fp32-layer|warn"),
      "stop", NULL, GROUP_SCALER, RESUME_FREE,
      "stop: leaves post-mortem/ in the run folder and ends with exit code 5. rollback: "
      "goes on from the last good snapshot with half the scale and another order of "
-     "images and latents. warn: says so once and goes on"},
+     "images and latents. fp32-layer: moves the layer that overflowed to f32, and the "
+     "one that its output or gradient meets, begins with init-scale again and goes on; "
+     "stops where that would not help. warn: says so once and goes on"},
     {"max_rollbacks", INT(max_rollbacks), RANGE(0, 100), "3", "N", GROUP_SCALER,
      RESUME_FREE, "rollbacks of a run; at the next storm it stops"},
     {"grad_stats", INT(grad_stats), RANGE(0, 1e6), "0", "STEPS", GROUP_SCALER,

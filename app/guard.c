@@ -55,6 +55,22 @@ void guard_saved(struct run *run)
         snprintf(run->good_snapshot, sizeof run->good_snapshot, "%s", run->last_snapshot);
 }
 
+/* The scalers of a storm: its network's, and the other's where they have one scale. Their
+ * number. */
+static int scalers_in(struct trainer *trainer, const struct storm *storm,
+                      struct grad_scaler *scalers[NETWORK_COUNT + 1])
+{
+    enum topology_kind kind = trainer->topology.kind;
+    int count = 0, is_both = storm->is_in_both || kind == TOPOLOGY_SHARED ||
+                             kind == TOPOLOGY_SHARED_PER_STEP;
+    for (int i = 0; i < NETWORK_COUNT; i++)
+        if (is_both || i == storm->network)
+            scalers[count++] = &trainer->player[i].scaler;
+    if (kind == TOPOLOGY_PER_LOSS && (is_both || storm->network == NETWORK_D))
+        scalers[count++] = &trainer->topology.fake;
+    return count;
+}
+
 static enum status lower_scale(struct grad_scaler *scaler, int halvings)
 {
     double floor = fmax(scaler->config.min_scale, (double)FLT_MIN);
@@ -62,21 +78,6 @@ static enum status lower_scale(struct grad_scaler *scaler, int halvings)
         return STATUS_OK;
     double scale = ldexp((double)grad_scaler_read(scaler).scale, -halvings);
     return grad_scaler_set(scaler, fmax(scale, floor));
-}
-
-// Of a network in the storm, and of the other where they have one scale.
-static enum status lower_scales(struct trainer *trainer, const struct storm *storm,
-                                int halvings)
-{
-    enum topology_kind kind = trainer->topology.kind;
-    int is_both =
-        storm->is_in_both || kind == TOPOLOGY_SHARED || kind == TOPOLOGY_SHARED_PER_STEP;
-    for (int i = 0; i < NETWORK_COUNT; i++)
-        if (is_both || i == storm->network)
-            TRY(lower_scale(&trainer->player[i].scaler, halvings));
-    if (kind == TOPOLOGY_PER_LOSS && storm->network == NETWORK_D)
-        TRY(lower_scale(&trainer->topology.fake, halvings));
-    return STATUS_OK;
 }
 
 static struct step_record record_of(const struct grad_scaler *scaler)
@@ -134,7 +135,10 @@ static enum status restore(struct run *run, const struct storm *storm)
     int halvings = before.rollbacks + 1 - trainer->progress.rollbacks;
     trainer->progress.rollbacks = before.rollbacks + 1;
     trainer->progress.elapsed_sec = before.elapsed_sec;
-    TRY(lower_scales(trainer, storm, halvings));
+    struct grad_scaler *scalers[NETWORK_COUNT + 1];
+    int count = scalers_in(trainer, storm, scalers);
+    for (int i = 0; i < count; i++)
+        TRY(lower_scale(scalers[i], halvings));
     set_records(trainer);
     TRY(trainer_start_data(trainer));
     report_rewind(&run->report, before.images);
@@ -177,16 +181,138 @@ static enum status roll_back(struct run *run, const struct storm *storm)
     return STATUS_OK;
 }
 
+/* ---- moving a layer to f32 ------------------------------------------------------- */
+
+// Steps that were queued behind the last collected one are steps of the run.
+static enum status take_pending(struct run *run)
+{
+    while (train_pending(&run->trainer) > 0) {
+        enum status status = train_collect(&run->trainer);
+        if (status != STATUS_DIVERGED)
+            TRY(status);
+        report_step(&run->report);
+    }
+    return STATUS_OK;
+}
+
+/* What the scale was lowered for is gone, and what it was before the storm is not kept: it
+ * begins again as the run did. */
+static enum status begin_again(struct grad_scaler *scaler)
+{
+    struct grad_scaler_saved saved = grad_scaler_save(scaler);
+    saved.scale = scaler->config.init_scale;
+    saved.growth_wait = scaler->config.growth_delay;
+    saved.growth_tracker = saved.hysteresis_used = saved.skipped_in_a_row = 0;
+    saved.steps_since_rescale = saved.overflows_since_rescale = 0;
+    return grad_scaler_load(scaler, &saved);
+}
+
+// STATUS_DIVERGED with the reason where f32 would not mend the storm.
+static enum status check_layers(const struct storm *storm)
+{
+    const struct diagnosis *skip = &storm->skip;
+    if (skip->facts.fp32_layers[0])
+        return STATUS_OK;
+    if (!skip->facts.has_place)
+        return status_fail(STATUS_DIVERGED,
+                           "no tensor shows which layer it was, so none is moved to f32");
+    if (skip->cause == CAUSE_INVALID)
+        return status_fail(STATUS_DIVERGED,
+                           "NaN in %s with no inf before it, which f32 would not mend",
+                           skip->place.layer);
+    return status_fail(STATUS_DIVERGED,
+                       "what overflowed in %s was not fp16, so f32 would not mend it",
+                       skip->place.layer);
+}
+
+static enum status add_layers(struct config *config, const char *layers)
+{
+    size_t used = strlen(config->fp32_layers);
+    if (used + strlen(layers) + 2 > sizeof config->fp32_layers)
+        return status_fail(STATUS_DIVERGED,
+                           "--fp32-layers has no room for %s beside the %zu characters "
+                           "that are there",
+                           layers, used);
+    snprintf(config->fp32_layers + used, sizeof config->fp32_layers - used, "%s%s",
+             used ? "," : "", layers);
+    return STATUS_OK;
+}
+
+/* The run as it goes on, in a snapshot: that is what is read into the new networks, and what
+ * a resume begins with. A weight that is inf or NaN is refused there. */
+static enum status save_with_layers(struct run *run, const struct storm *storm)
+{
+    struct trainer *trainer = &run->trainer;
+    char before[CONFIG_TEXT];
+    struct grad_scaler *scalers[NETWORK_COUNT + 1];
+    int count = scalers_in(trainer, storm, scalers);
+    TRY(check_layers(storm));
+    snprintf(before, sizeof before, "%s", trainer->config.fp32_layers);
+    TRY(add_layers(&trainer->config, storm->skip.facts.fp32_layers));
+    for (int i = 0; i < count; i++)
+        TRY(begin_again(scalers[i]));
+    run->saved_at = -1;
+    enum status status = run_save(run, trainer_kimg(trainer));
+    if (status != STATUS_OK)
+        snprintf(trainer->config.fp32_layers, sizeof before, "%s", before);
+    return status;
+}
+
+static void tell_layers(struct run *run, const struct storm *storm)
+{
+    const struct trainer *trainer = &run->trainer;
+    double scale = (double)trainer->player[storm->network].record.scale_after;
+    const char *layers = storm->skip.facts.fp32_layers, *name = names[storm->network];
+    char text[32];
+    report_say(&run->report,
+               "step %lld: %s; the last in %s: %s; in f32 from here on: %s; %s's scale "
+               "begins again at %s",
+               (long long)trainer->progress.step, storm->what, storm->skip.place.layer,
+               storm->skip.place.tensor, layers, name,
+               scale_text((float)scale, text, sizeof text));
+    event_write(&run->report,
+                json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:f}", "event",
+                          "fp32_layer", "net", name, "layer", storm->skip.place.layer,
+                          "tensor", storm->skip.place.tensor, "layers", layers,
+                          "fp32_layers", trainer->config.fp32_layers, "scale_before",
+                          (double)storm->scale, "scale_after", scale));
+    history_mark(monitor_history(run->report.monitor), storm->network);
+}
+
+// From the snapshot that was just written.
+static enum status rebuild(struct run *run)
+{
+    struct trainer *trainer = &run->trainer;
+    report_take_samples(&run->report);
+    TRY(trainer_rebuild(trainer));
+    TRY(load(trainer, run->last_snapshot));
+    set_records(trainer);
+    snprintf(run->config.fp32_layers, sizeof run->config.fp32_layers, "%s",
+             trainer->config.fp32_layers);
+    memset(run->report.good_steps, 0, sizeof run->report.good_steps);
+    TRY(trainer_start_data(trainer));
+    if (run_write_layer_types(run) != STATUS_OK)
+        report_say(&run->report, "warning: %s", status_message());
+    return STATUS_OK;
+}
+
+static enum status go_on_in_f32(struct run *run, const struct storm *storm)
+{
+    enum status status = rebuild(run);
+    if (status == STATUS_OK)
+        tell_layers(run, storm);
+    else
+        run_say_last_snapshot(run);
+    return status;
+}
+
 /* ---- giving up ------------------------------------------------------------------- */
 
-static enum status give_up(struct run *run, const struct storm *storm)
+// `why` may be "": what was done instead of stopping, and did not help.
+static enum status give_up(struct run *run, const struct storm *storm, const char *why)
 {
     char reason[sizeof storm->reason + 320], path[1024];
-    int rollbacks = run->trainer.progress.rollbacks;
-    snprintf(reason, sizeof reason, "%s", storm->reason);
-    if (run->config.on_overflow_storm == STORM_ROLLBACK)
-        snprintf(reason, sizeof reason, "%s; given up after %d rollback%s", storm->reason,
-                 rollbacks, rollbacks == 1 ? "" : "s");
+    snprintf(reason, sizeof reason, "%s%s%.300s", storm->reason, why[0] ? "; " : "", why);
     event_storm(run, storm, "stop");
     if (post_mortem_write(&run->report, storm, reason, path, sizeof path) == STATUS_OK)
         report_say(&run->report, "post-mortem %s", path);
@@ -195,12 +321,35 @@ static enum status give_up(struct run *run, const struct storm *storm)
     return status_fail(STATUS_DIVERGED, "%s", reason);
 }
 
+static enum status roll_back_or_stop(struct run *run, const struct storm *storm)
+{
+    int rollbacks = run->trainer.progress.rollbacks;
+    char why[64];
+    if (rollbacks < run->config.max_rollbacks)
+        return roll_back(run, storm);
+    snprintf(why, sizeof why, "given up after %d rollback%s", rollbacks,
+             rollbacks == 1 ? "" : "s");
+    return give_up(run, storm, why);
+}
+
+static enum status move_or_stop(struct run *run, const struct storm *storm)
+{
+    char why[512];
+    event_storm(run, storm, "fp32-layer");
+    TRY(take_pending(run));
+    if (save_with_layers(run, storm) == STATUS_OK)
+        return go_on_in_f32(run, storm);
+    snprintf(why, sizeof why, "%s", status_message());
+    return give_up(run, storm, why);
+}
+
 enum status guard_storm(struct run *run)
 {
     struct storm storm;
     CHECK(storm_find(&run->trainer, &storm));
-    if (run->config.on_overflow_storm == STORM_ROLLBACK &&
-        run->trainer.progress.rollbacks < run->config.max_rollbacks)
-        return roll_back(run, &storm);
-    return give_up(run, &storm);
+    switch (run->config.on_overflow_storm) {
+    case STORM_ROLLBACK: return roll_back_or_stop(run, &storm);
+    case STORM_F32: return move_or_stop(run, &storm);
+    default: return give_up(run, &storm, "");
+    }
 }

@@ -148,7 +148,7 @@ enum status run_prepare(struct run *run)
     return open_window(run);
 }
 
-static enum status write_layer_types(const struct run *run)
+enum status run_write_layer_types(const struct run *run)
 {
     const struct player *player = run->trainer.player;
     const struct net *nets[] = {&player[NETWORK_G].net, &player[NETWORK_D].net};
@@ -160,7 +160,7 @@ static enum status write_layer_types(const struct run *run)
 
 enum status run_train(struct run *run)
 {
-    TRY(write_layer_types(run));
+    TRY(run_write_layer_types(run));
     TRY(report_open(&run->report, &run->trainer, &run->folder, run->monitor,
                     run->window != NULL, run->config.preview != PREVIEW_OFF));
     if (run->is_resumed)

@@ -44,6 +44,13 @@ enum status train_command(int argc, char **argv);
  * run->status and run->message. The body of the worker thread. */
 void run_loop(struct run *run);
 
+/* run_loop.c: writes a snapshot, unless there is one of this step already. `kimg` names the
+ * file: the mark that was just crossed, or where the run is. */
+enum status run_save(struct run *run, double kimg);
+
+/* run.c: precision.json in the run folder, the types that its layers have now. */
+enum status run_write_layer_types(const struct run *run);
+
 /* run_control.c: does what ctl and keys ask of the settings; no step is on its way. */
 enum status run_serve_control(struct run *run, int requests);
 /* The same change on a rank above 0. */

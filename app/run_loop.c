@@ -28,8 +28,7 @@ static const char *resting_state(const struct run *run)
     return run->is_paused ? "paused" : "training";
 }
 
-// `kimg` names the file: the mark that was just crossed, or where the run is.
-static enum status save(struct run *run, double kimg)
+enum status run_save(struct run *run, double kimg)
 {
     struct trainer *trainer = &run->trainer;
     char name[32], path[1024];
@@ -69,7 +68,7 @@ static enum status save_snapshot(struct run *run, double kimg)
 {
     int failed_before = run->save_failed;
     TRY(compare_scalers(run));
-    if (save(run, kimg) == STATUS_OK)
+    if (run_save(run, kimg) == STATUS_OK)
         return STATUS_OK;
     report_say(&run->report, "warning: not saved: %s", status_message());
     if (!failed_before && !is_done(run))
@@ -194,7 +193,7 @@ static enum status loop(struct run *run, const char **end)
     TRY(compare_scalers(run));
     if (run->trainer.progress.step == 0) {
         save_samples(run, "fakes_init.png");
-        TRY(save(run, 0.0));
+        TRY(run_save(run, 0.0));
     }
     while (!is_done(run)) {
         int must_end;

@@ -241,6 +241,16 @@ static enum status open_device(struct trainer *trainer, const struct trainer_ran
                             &trainer->device);
 }
 
+// All that lies on the device and belongs to this config.
+static enum status build(struct trainer *trainer)
+{
+    TRY(create_networks(trainer));
+    TRY(create_feed(trainer));
+    TRY(create_surveys(trainer));
+    TRY(create_results(trainer));
+    return look_create(trainer);
+}
+
 enum status trainer_create_rank(struct trainer *trainer, const struct config *config,
                                 const struct trainer_rank *rank)
 {
@@ -248,11 +258,7 @@ enum status trainer_create_rank(struct trainer *trainer, const struct config *co
     trainer->config = *config;
     TRY(open_device(trainer, rank));
     TRY(open_data(trainer));
-    TRY(create_networks(trainer));
-    TRY(create_feed(trainer));
-    TRY(create_surveys(trainer));
-    TRY(create_results(trainer));
-    return look_create(trainer);
+    return build(trainer);
 }
 
 enum status trainer_create(struct trainer *trainer, const struct config *config)
@@ -299,7 +305,9 @@ enum status trainer_start_data(struct trainer *trainer)
                       &trainer->feed.batches);
 }
 
-void trainer_release(struct trainer *trainer)
+// What build() and trainer_start_data() have made. Nothing here follows a pointer from one
+// part to another, so that a copy of the struct can be taken down as well.
+static void take_down(struct trainer *trainer)
 {
     struct device *device = trainer->device;
     if (device)
@@ -308,7 +316,6 @@ void trainer_release(struct trainer *trainer)
         device->ops->queue.forget(device, &trainer->repeat);
     look_release(&trainer->look);
     batch_close(trainer->feed.batches);
-    dataset_close(trainer->dataset);
     results_release(&trainer->results);
     feed_release(&trainer->feed);
     sampler_release(&trainer->sampler);
@@ -327,8 +334,30 @@ void trainer_release(struct trainer *trainer)
         arena_release(&trainer->meeting);
     if (trainer->arena.device)
         arena_release(&trainer->arena);
-    device_close(device);
+}
+
+void trainer_release(struct trainer *trainer)
+{
+    take_down(trainer);
+    dataset_close(trainer->dataset);
+    device_close(trainer->device);
     memset(trainer, 0, sizeof *trainer);
+}
+
+enum status trainer_rebuild(struct trainer *trainer)
+{
+    struct trainer *before = malloc(sizeof *before);
+    CHECK(before);
+    CHECK(results_pending(&trainer->results) == 0, "steps are on their way");
+    *before = *trainer;
+    *trainer = (struct trainer){
+        .config = before->config, .device = before->device, .dataset = before->dataset};
+    enum status status = build(trainer);
+    take_down(status == STATUS_OK ? before : trainer);
+    if (status != STATUS_OK)
+        *trainer = *before;
+    free(before);
+    return status;
 }
 
 int trainer_rows(const struct trainer *trainer)

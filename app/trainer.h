@@ -93,8 +93,14 @@ const char *trainer_device_name(const struct config *config,
                                 char name[TRAINER_DEVICE]);
 void trainer_release(struct trainer *trainer);
 
+/* Networks, optimizers, scalers and all that comes with them anew, after a change of
+ * trainer->config; device and data stay. A checkpoint and trainer_start_data() have to
+ * follow. No step may be on its way. Until it is done there is memory for both: where that
+ * fails, STATUS_FAILED and the trainer is what it was. */
+enum status trainer_rebuild(struct trainer *trainer);
+
 /* Starts the prefetch thread at the current image. Once, after a resume has set it; again
- * after a rollback has set progress back, with no step on its way. */
+ * after a rollback has set progress back, with no step on its way, or trainer_rebuild(). */
 enum status trainer_start_data(struct trainer *trainer);
 
 /* The seed of latents, flips and the order of images: the run's, and another one after

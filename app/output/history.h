@@ -27,7 +27,7 @@ void history_destroy(struct history *history);
 void history_add(struct history *history, const struct history_point *point);
 /* Forgets all points after `step`. */
 void history_rewind(struct history *history, int64_t step);
-/* A setting of that network was changed after the newest step. */
+/* A setting of that network was changed after the newest step, or its layers' types. */
 void history_mark(struct history *history, int network);
 size_t history_count(const struct history *history);
 

@@ -53,14 +53,14 @@ static void add_change(struct logs *logs, json_t *event)
     logs->changes =
         realloc(logs->changes, (logs->change_count + 1) * sizeof *logs->changes);
     CHECK(logs->changes, "no memory for %zu events", logs->change_count);
-    logs->changes[logs->change_count++] =
-        (struct change){.step = (int64_t)step,
-                        .kimg = number_of(event, "kimg"),
-                        .network = net[0] == 'G' ? NETWORK_G : NETWORK_D,
-                        .is_skip = strcmp(word, "skip") == 0,
-                        .is_change = strcmp(word, "change") == 0,
-                        .before = (float)number_of(event, "scale_before"),
-                        .after = (float)after};
+    logs->changes[logs->change_count++] = (struct change){
+        .step = (int64_t)step,
+        .kimg = number_of(event, "kimg"),
+        .network = net[0] == 'G' ? NETWORK_G : NETWORK_D,
+        .is_skip = strcmp(word, "skip") == 0,
+        .is_change = strcmp(word, "change") == 0 || strcmp(word, "fp32_layer") == 0,
+        .before = (float)number_of(event, "scale_before"),
+        .after = (float)after};
 }
 
 static void add_tick(struct logs *logs, json_t *tick)

@@ -486,7 +486,9 @@ static void test_settings_that_contradict_each_other_are_refused(void **state)
                    "fault");
     assert_refused("photos --gpus 2 --on-overflow-storm rollback", STATUS_USAGE,
                    "--on-overflow-storm: rollback is for one GPU, and --gpus is 2");
-    assert_refused("photos --on-overflow-storm fp32-layer", STATUS_USAGE,
+    assert_refused("photos --gpus 2 --on-overflow-storm fp32-layer", STATUS_USAGE,
+                   "--on-overflow-storm: fp32-layer is for one GPU, and --gpus is 2");
+    assert_refused("photos --on-overflow-storm bf16-layer", STATUS_USAGE,
                    "--on-overflow-storm");
 }
 

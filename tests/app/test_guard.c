@@ -131,6 +131,7 @@ static void test_a_bad_weight_is_never_saved_and_ends_the_run(void **state)
                      5);
     assert_said("not saved: d.conv1.weight[0] is inf");
     assert_said("D skipped 6 steps in a row: D's logits themselves are inf or NaN");
+    assert_said("keep what overflowed in f32 with --fp32-layers d.conv1,d.act1,d.conv2");
     assert_int_equal(count_in("a", "log.txt",
                               "step 5: D skipped, inf or NaN in its "
                               "gradients (first in d.conv1: activation)"),
@@ -358,6 +359,145 @@ static void test_every_topology_goes_back_and_goes_on(void **state)
     }
 }
 
+/* ---- f32 ------------------------------------------------------------------------- */
+
+/* 60000 in G's image makes the gradient before its tanh overflow at any scale above 0.2: two
+ * steps are a storm. */
+#define HUGE_IMAGE "--inject g:5-:huge-activation --max-skips 2 "
+#define MENDED HUGE_IMAGE "--on-overflow-storm fp32-layer --snap 0.064 "
+
+static void test_what_overflows_is_moved_to_f32_and_the_run_goes_on(void **state)
+{
+    (void)state;
+    char text[16384];
+    assert_int_equal(train("stop", HUGE_IMAGE "--kimg 0.16"), 5);
+    assert_said(
+        "keep what overflowed in f32 with --fp32-layers g.conv4,g.tanh,d.conv1, ");
+    assert_int_equal(train("a", MENDED "--kimg 0.16"), 0);
+    assert_said("step 6: G skipped 2 steps in a row; the last in g.conv4: activation "
+                "gradient; in f32 from here on: g.conv4,g.tanh,d.conv1; G's scale begins "
+                "again at 2^10");
+    assert_int_equal(count_in("a", "events.jsonl", "\"event\":\"fp32_layer\""), 1);
+    assert_int_equal(count_in("a", "events.jsonl", "\"action\":\"fp32-layer\""), 1);
+    assert_int_equal(
+        count_in("a", "events.jsonl", "\"scale_before\":256.0,\"scale_after\":1024.0"),
+        1);
+    assert_exists("a", "snapshot-000000.096.safetensors");
+    // What is saved with the run: the types, the settings, the counters.
+    assert_int_equal(twinscale(text, sizeof text, "info '%s' --precision", run_of("a")),
+                     0);
+    assert_non_null(strstr(text, "g.conv4"));
+    assert_int_equal(twinscale(text, sizeof text, "info '%s'", run_of("a")), 0);
+    assert_non_null(strstr(text, "g.conv4,g.tanh,d.conv1"));
+    assert_non_null(strstr(text, "skipped 3 of 10"));
+    json_t *types = json_of("a", "precision.json");
+    char *dump = json_dumps(types, JSON_COMPACT);
+    assert_non_null(strstr(dump, "f32"));
+    free(dump);
+    json_decref(types);
+}
+
+static void test_a_run_with_moved_layers_resumes_to_the_same_bytes(void **state)
+{
+    (void)state;
+    char straight[32], resumed[32], run[1024];
+    assert_int_equal(train("a", MENDED "--kimg 0.32"), 0);
+    assert_int_equal(train("b", MENDED "--kimg 0.16"), 0);
+    snprintf(run, sizeof run, "%s", run_of("b"));
+    twinscale_must("train --resume '%s' --kimg 0.32", run);
+    digest_of(run_of("a"), straight);
+    digest_of(run, resumed);
+    assert_string_equal(straight, resumed);
+    // From the snapshot that the layers were moved with, and from before.
+    static const char *const names[] = {"000000.096", "000000.064"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        twinscale_must("train --resume '%s/snapshot-%s.safetensors' --kimg 0.32", run,
+                       names[i]);
+        digest_of(run, resumed);
+        assert_string_equal(straight, resumed);
+    }
+}
+
+static void test_a_run_that_has_stopped_is_mended_by_a_resume(void **state)
+{
+    (void)state;
+    assert_int_equal(train("a", HUGE_IMAGE "--kimg 0.16 --snap 0.064"), 5);
+    twinscale_must("train --resume '%s' --on-overflow-storm fp32-layer", run_of("a"));
+    assert_int_equal(count_in("a", "events.jsonl", "\"event\":\"fp32_layer\""), 1);
+}
+
+// What is left in half below the moved layers overflows next, until there is none left.
+static void test_layer_after_layer_is_moved_as_each_overflows(void **state)
+{
+    (void)state;
+    assert_int_equal(train("a", "--kimg 0.8 --inject g:5-:huge-activation "
+                                "--g-min-scale 1024 --on-overflow-storm fp32-layer"),
+                     0);
+    int moves = count_in("a", "events.jsonl", "\"event\":\"fp32_layer\"");
+    assert_true(moves > 1);
+    assert_int_equal(count_in("a", "events.jsonl", "\"event\":\"skip\""), moves);
+    assert_int_equal(
+        count_in("a", "log.txt", "in f32 from here on: g.conv4,g.tanh,d.conv1;"), 1);
+}
+
+static void test_what_f32_cannot_mend_stops_the_run(void **state)
+{
+    (void)state;
+    assert_int_equal(train("a", "--kimg 1.6 --inject d:5-:inf --max-skips 4 "
+                                "--on-overflow-storm fp32-layer"),
+                     5);
+    assert_said(
+        "step 8: D skipped 4 steps in a row; the last in d.conv1: weight gradient; "
+        "in f32 from here on: d.conv1;");
+    assert_said("what overflowed in d.conv1 was not fp16, so f32 would not mend it");
+    assert_int_equal(count_in("a", "events.jsonl", "\"event\":\"fp32_layer\""), 1);
+    assert_int_equal(count_in("a", "events.jsonl", "\"event\":\"skip\""), 8);
+    assert_exists("a", "post-mortem/reason.txt");
+    assert_int_equal(train("b", "--kimg 1.6 --inject d:5-:nan-forward --max-skips 4 "
+                                "--on-overflow-storm fp32-layer"),
+                     5);
+    assert_said("NaN in d.conv4 with no inf before it, which f32 would not mend");
+    assert_int_equal(count_in("b", "events.jsonl", "\"event\":\"fp32_layer\""), 0);
+    assert_exists("b", "post-mortem/reason.txt");
+    assert_int_equal(train("c", "--kimg 1.6 --inject d:5-:huge-activation,g:5-:inf "
+                                "--max-skips 4 --precision bf16 --scaler per-network "
+                                "--on-overflow-storm fp32-layer"),
+                     5);
+    assert_said("what overflowed in g.conv1 was not fp16");
+}
+
+static void test_a_bad_weight_is_not_moved_to_f32(void **state)
+{
+    (void)state;
+    assert_int_equal(train("a", "--kimg 1.6 --inject d:5:bad-weight --max-skips 4 "
+                                "--on-overflow-storm fp32-layer"),
+                     5);
+    assert_said("; d.conv1.weight[0] is inf: the run has diverged and is not saved");
+    assert_int_equal(count_in("a", "events.jsonl", "\"event\":\"fp32_layer\""), 0);
+    json_t *options = json_of("a", "post-mortem/options.json");
+    assert_string_equal(json_string_value(json_object_get(options, "fp32_layers")), "");
+    json_decref(options);
+}
+
+static void test_every_topology_goes_on_in_f32(void **state)
+{
+    (void)state;
+    static const char *const topologies[] = {"shared", "shared-per-step", "per-loss",
+                                             "static:1024", "off"};
+    for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++) {
+        char arguments[256];
+        snprintf(arguments, sizeof arguments, MENDED "--kimg 0.16 --scaler %s",
+                 topologies[i]);
+        // Without a scale that gradient just fits, now and then.
+        if (train(topologies[i], arguments) != 0)
+            fail_msg("--scaler %s:\n%s", topologies[i], said);
+        if (strcmp(topologies[i], "off") != 0)
+            assert_int_equal(
+                count_in(topologies[i], "events.jsonl", "\"event\":\"fp32_layer\"") > 0,
+                1);
+    }
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, enter, leave)
 
 int main(void)
@@ -382,6 +522,13 @@ int main(void)
         TEST(test_after_a_rollback_the_images_come_in_another_order),
         TEST(test_a_snapshot_from_within_a_storm_is_not_gone_back_to),
         TEST(test_every_topology_goes_back_and_goes_on),
+        TEST(test_what_overflows_is_moved_to_f32_and_the_run_goes_on),
+        TEST(test_a_run_with_moved_layers_resumes_to_the_same_bytes),
+        TEST(test_a_run_that_has_stopped_is_mended_by_a_resume),
+        TEST(test_layer_after_layer_is_moved_as_each_overflows),
+        TEST(test_what_f32_cannot_mend_stops_the_run),
+        TEST(test_a_bad_weight_is_not_moved_to_f32),
+        TEST(test_every_topology_goes_on_in_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,7 @@ static void test_the_curves_of_a_run_come_back_from_its_logs(void **state)
     assert_non_null(file);
     add_change(file, "skip", "G", 4, 65536, 32768);
     add_change(file, "skip", "D", 4, 8, 4);
+    add_change(file, "fp32_layer", "G", 10, 32768, 32768);
     add_change(file, "change", "D", 20, 4, 4);
     fputs("{\"event\":\"resume\",\"step\":4}\nnoise\n", file);
     add_change(file, "growth", "G", 20, 32768, 65536);
@@ -62,7 +63,7 @@ static void test_the_curves_of_a_run_come_back_from_its_logs(void **state)
         assert_true(points[i].scale[NETWORK_D] == 4.0f);
         assert_int_equal(points[i].skipped[NETWORK_G], i == 0);
         assert_int_equal(points[i].skipped[NETWORK_D], i == 0);
-        assert_int_equal(points[i].changed[NETWORK_G], 0);
+        assert_int_equal(points[i].changed[NETWORK_G], i == 1);
         assert_int_equal(points[i].changed[NETWORK_D], i == 2);
     }
     assert_true(points[0].loss[NETWORK_G] == 0.5f && points[2].loss[NETWORK_G] == 1.5f);
