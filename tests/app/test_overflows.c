@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "app/report.h"
+#include "app/run.h"
 #include "app/train.h"
 #include "tests/app/data_folder.h"
 #include "tests/app/make_png.h"
@@ -291,10 +292,9 @@ struct live {
     struct report report;
 };
 
-static void open_live(struct live *live)
+static struct config live_config(void)
 {
     struct config config;
-    memset(live, 0, sizeof *live);
     config_default(&config);
     snprintf(config.data, sizeof config.data, "builtin:shapes");
     snprintf(config.out, sizeof config.out, "%s", out);
@@ -309,6 +309,13 @@ static void open_live(struct live *live)
     config.g.init_scale = config.d.init_scale = 256;
     config.g.growth_interval = config.d.growth_interval = 4;
     config.g.max_scale = config.d.max_scale = 512;
+    return config;
+}
+
+static void open_live(struct live *live)
+{
+    struct config config = live_config();
+    memset(live, 0, sizeof *live);
     assert_int_equal(trainer_create(&live->trainer, &config), STATUS_OK);
     assert_int_equal(trainer_start_data(&live->trainer), STATUS_OK);
     assert_int_equal(run_folder_create(&live->folder, &config, "shapes"), STATUS_OK);
@@ -432,6 +439,45 @@ static void test_a_device_that_runs_ahead_tells_what_is_left_of_a_skip(void **st
     close_live(&live);
 }
 
+/* ---- storms ---------------------------------------------------------------------- */
+
+// As on a GPU: step 7 is on its way when the storm of step 6 is seen.
+static void test_steps_on_their_way_stay_when_a_layer_is_moved_to_f32(void **state)
+{
+    (void)state;
+    struct run *run = calloc(1, sizeof *run);
+    assert_non_null(run);
+    run->config = live_config();
+    run->config.kimg = 0.08;
+    run->config.max_skips = 2;
+    run->config.on_overflow_storm = STORM_F32;
+    run->saved_at = -1;
+    snprintf(run->config.inject, sizeof run->config.inject, "g:5-:huge-activation");
+    assert_int_equal(trainer_create(&run->trainer, &run->config), STATUS_OK);
+    assert_int_equal(trainer_start_data(&run->trainer), STATUS_OK);
+    run->trainer.device->steps_ahead = 1;
+    run->monitor = monitor_create();
+    assert_int_equal(run_folder_create(&run->folder, &run->config, "shapes"), STATUS_OK);
+    assert_int_equal(
+        report_open(&run->report, &run->trainer, &run->folder, run->monitor, 0, 0),
+        STATUS_OK);
+    run_loop(run);
+    if (run->status != STATUS_OK)
+        fail_msg("%s", run->message);
+    json_t *moves = lines_of(run->folder.path, "events.jsonl", "event", "fp32_layer");
+    assert_true(json_array_size(moves) >= 1);
+    assert_true(number_of(json_array_get(moves, 0), "step") == 7.0);
+    json_decref(moves);
+    assert_int_equal(run->trainer.progress.step, 20);
+    assert_int_equal(history_count(monitor_history(run->monitor)), 20);
+    assert_int_equal(run->trainer.player[NETWORK_G].record.updates, 20);
+    report_close(&run->report);
+    monitor_destroy(run->monitor);
+    run_folder_close(&run->folder);
+    trainer_release(&run->trainer);
+    free(run);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, enter, leave)
 
 int main(void)
@@ -448,6 +494,7 @@ int main(void)
         TEST(test_a_network_that_is_stuck_is_warned_of_once),
         TEST(test_an_oscillation_is_told_once_with_its_swings),
         TEST(test_one_overflow_per_growth_is_not_worth_a_word),
+        TEST(test_steps_on_their_way_stay_when_a_layer_is_moved_to_f32),
         TEST(test_a_device_that_runs_ahead_tells_what_is_left_of_a_skip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
