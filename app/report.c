@@ -54,6 +54,7 @@ void report_recall(struct report *report)
         run_folder_file(report->folder, stats, sizeof stats, "stats.jsonl"),
         run_folder_file(report->folder, events, sizeof events, "events.jsonl"));
     layers_recall(monitor_layers(report->monitor), stats);
+    report_watch_recall(report, events);
     event_word(report, "resume", "");
 }
 

@@ -42,7 +42,7 @@ enum status report_open(struct report *report, struct trainer *trainer,
                         struct run_folder *folder, struct monitor *monitor,
                         int has_window, int wants_preview);
 /* Of a resumed run: its curves and the number of its next tick, from stats.jsonl and
- * events.jsonl. */
+ * events.jsonl, and what was said once. */
 void report_recall(struct report *report);
 void report_close(struct report *report);
 
@@ -75,6 +75,9 @@ void report_name_layers(struct report *report);
 
 /* Watches how the scales move; `place` is where the optimizer step overflowed, or "". */
 void report_watch_open(struct report *report);
+/* Of a resumed run: what events.jsonl has told is not told again. What was told after the
+ * snapshot is no longer in that file, and is told of the steps that come again. */
+void report_watch_recall(struct report *report, const char *events_path);
 void report_watch(struct report *report, int slot, const char *place);
 
 /* True where preview.png stands in for a window. */

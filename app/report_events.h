@@ -17,15 +17,17 @@
  * skip of D has "loss" (which overflowed: real, fakes, both), "fake_scale_before" and
  * "fake_scale_after", and a growth of that scale has these alone.
  *
- * "storm" has "net", "action" (stop, rollback, warn), "skips" in a row, "at_floor", "scale"
+ * "storm" has "net", "action" (stop, rollback, fp32-layer, warn), "skips" in a row, "at_floor", "scale"
  * and "reason"; "rollback" has "net", "number", "of", "from_step", "snapshot" and "scale",
- * and is as of the step that it went back to.
+ * and is as of the step that it went back to. "fp32_layer" has "net", the "layer" and
+ * "tensor" that overflowed, the "layers" that are f32 from here on, all "fp32_layers" of the
+ * run, "scale_before" and "scale_after".
  *
  * A "change" has "net", "key" ("d.scale"), "before", "after" (as text), and "scale_before"
  * and "scale_after": what the request that it was part of did to the network's scale.
  *
  * Told once: "oscillation" with "net" and "swings" ("at", "scale", "place" of each), and
- * "drift" with "kind" (stuck, skips, scales) and "reason". */
+ * "drift" with "kind" (stuck, skips, scales), "net" (of stuck, else "") and "reason". */
 #ifndef APP_REPORT_EVENTS_H
 #define APP_REPORT_EVENTS_H
 

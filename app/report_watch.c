@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/diagnosis.h"
+#include "app/output/json_lines.h"
 #include "app/report.h"
 #include "app/report_events.h"
 #include "app/train.h"
@@ -23,6 +24,41 @@ void report_watch_open(struct report *report)
         interval[network] = moves ? config->growth_interval : 0;
     }
     watch_begin(&report->watch, interval[NETWORK_G], interval[NETWORK_D]);
+}
+
+// The finding that an event tells; `word` is "oscillation", or a drift's kind.
+static int finding_of(const char *word, const char *net)
+{
+    int is_g = net[0] == 'G';
+    if (strcmp(word, "oscillation") == 0)
+        return is_g ? WATCH_OSCILLATES_G : WATCH_OSCILLATES_D;
+    if (strcmp(word, "stuck") == 0)
+        return is_g ? WATCH_STUCK_G : WATCH_STUCK_D;
+    if (strcmp(word, "skips") == 0)
+        return WATCH_SKIPS_APART;
+    return strcmp(word, "scales") == 0 ? WATCH_SCALES_APART : 0;
+}
+
+static const char *word_of(json_t *event, const char *key)
+{
+    const char *word = json_string_value(json_object_get(event, key));
+    return word ? word : "";
+}
+
+static void recall_event(void *context, json_t *event)
+{
+    struct watch *watch = context;
+    const char *word = word_of(event, "event");
+    if (strcmp(word, "drift") == 0)
+        word = word_of(event, "kind");
+    else if (strcmp(word, "oscillation") != 0)
+        return;
+    watch->found |= finding_of(word, word_of(event, "net"));
+}
+
+void report_watch_recall(struct report *report, const char *events_path)
+{
+    json_lines_each(events_path, recall_event, &report->watch);
 }
 
 /* ---- oscillation ----------------------------------------------------------------- */
@@ -81,11 +117,13 @@ static void tell_oscillation(struct report *report, int slot)
 
 /* ---- G and D --------------------------------------------------------------------- */
 
-static void tell_drift(struct report *report, const char *kind, const char *sentence)
+// `net` may be "": both.
+static void tell_drift(struct report *report, const char *kind, const char *net,
+                       const char *sentence)
 {
     report_say(report, "warning: %s. Said once", sentence);
-    event_write(report, json_pack("{s:s, s:s, s:s}", "event", "drift", "kind", kind,
-                                  "reason", sentence));
+    event_write(report, json_pack("{s:s, s:s, s:s, s:s}", "event", "drift", "kind", kind,
+                                  "net", net, "reason", sentence));
 }
 
 static void tell_stuck(struct report *report, int network)
@@ -95,7 +133,7 @@ static void tell_stuck(struct report *report, int network)
              "%s skipped its last %lld steps while %s took all of its own, and gains on "
              "it; see why in log.txt, or hold both back with --skip both",
              names[network], (long long)report->watch.of[network].stuck, names[!network]);
-    tell_drift(report, "stuck", text);
+    tell_drift(report, "stuck", names[network], text);
 }
 
 static void tell_rates(struct report *report)
@@ -108,7 +146,7 @@ static void tell_rates(struct report *report)
              "the other; lower the learning rate of the one that skips, or hold both "
              "back with --skip both",
              100.0 * g->skip_rate, 100.0 * d->skip_rate);
-    tell_drift(report, "skips", text);
+    tell_drift(report, "skips", "", text);
 }
 
 static void tell_scales(struct report *report)
@@ -121,7 +159,7 @@ static void tell_scales(struct report *report)
         "see them with --grad-stats",
         scale_text(report->watch.of[NETWORK_G].scale, g, sizeof g),
         scale_text(report->watch.of[NETWORK_D].scale, d, sizeof d), WATCH_APART);
-    tell_drift(report, "scales", text);
+    tell_drift(report, "scales", "", text);
 }
 
 void report_watch(struct report *report, int slot, const char *place)

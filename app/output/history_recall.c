@@ -2,12 +2,11 @@
  * tell the losses. */
 #include "app/output/history_recall.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/output/json_lines.h"
 #include "kernels/status.h"
 
 struct change {
@@ -43,8 +42,9 @@ static double mean_of(json_t *tick, const char *key)
     return number_of(json_object_get(tick, key), "mean");
 }
 
-static void add_change(struct logs *logs, json_t *event)
+static void add_change(void *context, json_t *event)
 {
+    struct logs *logs = context;
     const char *word = json_string_value(json_object_get(event, "event"));
     const char *net = json_string_value(json_object_get(event, "net"));
     double step = number_of(event, "step"), after = number_of(event, "scale_after");
@@ -63,8 +63,9 @@ static void add_change(struct logs *logs, json_t *event)
         .after = (float)after};
 }
 
-static void add_tick(struct logs *logs, json_t *tick)
+static void add_tick(void *context, json_t *tick)
 {
+    struct logs *logs = context;
     double step = mean_of(tick, "Progress/step");
     if (!(step >= 1.0))
         return;
@@ -77,23 +78,6 @@ static void add_tick(struct logs *logs, json_t *tick)
         .loss = {(float)mean_of(tick, "Loss/G/loss"),
                  (float)mean_of(tick, "Loss/D/loss")},
         .scale = {(float)mean_of(tick, "Scale/G"), (float)mean_of(tick, "Scale/D")}};
-}
-
-static void read_lines(struct logs *logs, const char *path,
-                       void (*add)(struct logs *logs, json_t *object))
-{
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return;
-    char *line = NULL;
-    size_t room = 0;
-    while (getline(&line, &room, file) > 0) {
-        json_t *object = json_loads(line, 0, NULL);
-        add(logs, object);
-        json_decref(object);
-    }
-    free(line);
-    fclose(file);
 }
 
 /* ---- merging --------------------------------------------------------------------- */
@@ -156,8 +140,8 @@ int64_t history_recall(struct history *history, const char *stats_path,
                        const char *events_path)
 {
     struct logs logs = {0};
-    read_lines(&logs, stats_path, add_tick);
-    read_lines(&logs, events_path, add_change);
+    json_lines_each(stats_path, add_tick, &logs);
+    json_lines_each(events_path, add_change, &logs);
     merge(&logs, history);
     int64_t next_tick = logs.tick_count ? logs.ticks[logs.tick_count - 1].index + 1 : 0;
     free(logs.changes);

@@ -1,7 +1,6 @@
 #include "app/output/json_lines.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -113,4 +112,21 @@ enum status json_lines_cut(const char *path, double kimg)
     }
     fclose(from);
     return status;
+}
+
+void json_lines_each(const char *path, void (*take)(void *context, json_t *object),
+                     void *context)
+{
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t room = 0;
+    if (!file)
+        return;
+    while (getline(&line, &room, file) > 0) {
+        json_t *object = json_loads(line, 0, NULL);
+        take(context, object);
+        json_decref(object);
+    }
+    free(line);
+    fclose(file);
 }

@@ -4,6 +4,8 @@
 #ifndef APP_OUTPUT_JSON_LINES_H
 #define APP_OUTPUT_JSON_LINES_H
 
+#include <jansson.h>
+
 #include "kernels/status.h"
 
 /* Appends `line` and a newline to a file opened for appending. Returns 0, or errno after
@@ -15,5 +17,10 @@ int line_append(int descriptor, const char *line);
  * stays. A file that is not there is fine. STATUS_FAILED with path and reason; PATH is
  * then as it was. */
 enum status json_lines_cut(const char *path, double kimg);
+
+/* Hands every line to `take`, as an object that it may look at until it returns: NULL where
+ * a line is none. A file that cannot be read has no lines. */
+void json_lines_each(const char *path, void (*take)(void *context, json_t *object),
+                     void *context);
 
 #endif

@@ -1,11 +1,12 @@
 #include "app/output/layers.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "app/output/json_lines.h"
 
 struct layers {
     pthread_mutex_t mutex;
@@ -150,8 +151,9 @@ static void recall_tensor(struct layers *layers, struct layer_column *column,
     layer_cell_join(&column->cell[tensor][row], &cell);
 }
 
-static void recall_line(struct layers *layers, json_t *line)
+static void recall_line(void *context, json_t *line)
 {
+    struct layers *layers = context;
     json_t *tensors = json_object_get(line, "layers"), *tensor;
     json_t *step = json_object_get(line, "step"), *kimg = json_object_get(line, "kimg");
     size_t i;
@@ -165,16 +167,5 @@ static void recall_line(struct layers *layers, json_t *line)
 
 void layers_recall(struct layers *layers, const char *stats_path)
 {
-    FILE *file = fopen(stats_path, "r");
-    char *line = NULL;
-    size_t room = 0;
-    if (!file)
-        return;
-    while (getline(&line, &room, file) > 0) {
-        json_t *object = json_loads(line, 0, NULL);
-        recall_line(layers, object);
-        json_decref(object);
-    }
-    free(line);
-    fclose(file);
+    json_lines_each(stats_path, recall_line, layers);
 }

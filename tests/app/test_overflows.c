@@ -284,6 +284,55 @@ static void test_a_network_that_is_stuck_is_warned_of_once(void **state)
         strstr(text, "warning: D skipped its last 12 steps while G took all"));
 }
 
+static void test_what_was_warned_of_is_not_said_again_after_a_resume(void **state)
+{
+    (void)state;
+    char run[1024];
+    twinscale_must("train " SMALL_RUN " --out '%s' --kimg 0.384 --inject d:2-20:inf",
+                   out);
+    snprintf(run, sizeof run, "%s", run_in(out));
+    twinscale_must("train --resume '%s' --kimg 0.8 --inject d:26-44:inf", run);
+    assert_int_equal(count_in_log(run, "warning: D skipped its last 12 steps"), 1);
+    // Of the other network it is news.
+    twinscale_must("train --resume '%s' --kimg 1.2 --inject g:52-70:inf", run);
+    assert_int_equal(count_in_log(run, "warning: G skipped its last 12 steps"), 1);
+    json_t *drifts = lines_of(run, "events.jsonl", "event", "drift");
+    assert_int_equal(json_array_size(drifts), 2);
+    assert_string_equal(text_of(json_array_get(drifts, 0), "net"), "D");
+    json_decref(drifts);
+}
+
+static void test_every_finding_is_recalled_from_its_event(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int finding;
+    } told[] = {
+        {"{\"event\":\"oscillation\",\"net\":\"G\"}", WATCH_OSCILLATES_G},
+        {"{\"event\":\"oscillation\",\"net\":\"D\"}", WATCH_OSCILLATES_D},
+        {"{\"event\":\"drift\",\"kind\":\"stuck\",\"net\":\"G\"}", WATCH_STUCK_G},
+        {"{\"event\":\"drift\",\"kind\":\"stuck\",\"net\":\"D\"}", WATCH_STUCK_D},
+        {"{\"event\":\"drift\",\"kind\":\"skips\"}", WATCH_SKIPS_APART},
+        {"{\"event\":\"drift\",\"kind\":\"scales\"}", WATCH_SCALES_APART},
+        {"{\"event\":\"stuck\",\"net\":\"G\"}", 0},
+        {"{\"event\":\"drift\"}", 0},
+        {"noise", 0},
+    };
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        char path[600];
+        struct report report;
+        memset(&report, 0, sizeof report);
+        snprintf(path, sizeof path, "%s/events.jsonl", out);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fprintf(file, "%s\n", told[i].line);
+        fclose(file);
+        report_watch_recall(&report, path);
+        assert_int_equal(report.watch.found, told[i].finding);
+    }
+}
+
 // A run in this process, whose planted faults come as the test wants them.
 struct live {
     struct trainer trainer;
@@ -492,6 +541,8 @@ int main(void)
         TEST(test_bf16_loses_nothing_where_f16_does),
         TEST(test_an_overflow_has_its_statistics_without_being_asked_for),
         TEST(test_a_network_that_is_stuck_is_warned_of_once),
+        TEST(test_what_was_warned_of_is_not_said_again_after_a_resume),
+        TEST(test_every_finding_is_recalled_from_its_event),
         TEST(test_an_oscillation_is_told_once_with_its_swings),
         TEST(test_one_overflow_per_growth_is_not_worth_a_word),
         TEST(test_steps_on_their_way_stay_when_a_layer_is_moved_to_f32),
