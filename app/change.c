@@ -55,9 +55,9 @@ static int is_scale(int key)
     return strcmp(changeable[key].key + 2, SCALE) == 0;
 }
 
-static int is_scaled(const struct trainer *trainer)
+static int is_scaled(const struct trainer *trainer, int network)
 {
-    return trainer->player[NETWORK_G].scaler.config.enabled;
+    return trainer->player[network].scaler.config.enabled;
 }
 
 static int shares_scale(const struct trainer *trainer)
@@ -75,8 +75,9 @@ static struct network_config *network_config(struct config *config, int network)
 
 static float scale_of(const struct trainer *trainer, int network)
 {
-    return is_scaled(trainer) ? grad_scaler_read(&trainer->player[network].scaler).scale
-                              : 0.0f;
+    return is_scaled(trainer, network)
+               ? grad_scaler_read(&trainer->player[network].scaler).scale
+               : 0.0f;
 }
 
 static void value_text(const struct trainer *trainer, int key, char text[64])
@@ -97,7 +98,7 @@ void trainer_settable(const struct trainer *trainer, char *text, size_t bytes)
     text[0] = '\0';
     for (int key = 0; key < KEY_COUNT; key++) {
         char value[64];
-        if (changeable[key].is_of_scaler && !is_scaled(trainer))
+        if (changeable[key].is_of_scaler && !is_scaled(trainer, network_of(key)))
             continue;
         value_text(trainer, key, value);
         used += (size_t)snprintf(text + used, bytes - used, "%s%s=%s", used ? "\n" : "",
@@ -136,11 +137,12 @@ static enum status find_key(const struct trainer *trainer, const char *name, int
             break;
     if (*key == KEY_COUNT)
         return unknown_key(name);
-    if (changeable[*key].is_of_scaler && !is_scaled(trainer))
-        return status_fail(STATUS_USAGE,
-                           "%s: this run has no loss scaling; start one with --scaler "
-                           "per-network to have it",
-                           changeable[*key].key);
+    if (changeable[*key].is_of_scaler && !is_scaled(trainer, network_of(*key)))
+        return status_fail(
+            STATUS_USAGE,
+            "%s: this network has no loss scaling; start a run with --scaler "
+            "per-network to have it",
+            changeable[*key].key);
     return STATUS_OK;
 }
 
@@ -255,7 +257,7 @@ static void apply_scaler(struct trainer *trainer, struct grad_scaler *scaler, in
 {
     struct grad_scaler_config config =
         config_scaler(&trainer->config, network_config(&trainer->config, network));
-    config.enabled = 1;
+    config.enabled = scaler->config.enabled;
     enum status status = grad_scaler_change(scaler, &config);
     CHECK(status == STATUS_OK, "%s", status_message());
     if (scale > 0.0f)
@@ -269,7 +271,7 @@ static void apply_network(struct trainer *trainer, const struct plan *plan, int 
     const struct network_config *config = network_config(&trainer->config, network);
     player->adam.config.lr = (float)config->lr;
     trainer->topology.network[network].clip_norm = (float)config->clip_norm;
-    if (!is_scaled(trainer))
+    if (!is_scaled(trainer, network))
         return;
     apply_scaler(trainer, &player->scaler, network, plan->scale[network]);
     struct scaler_state state = grad_scaler_read(&player->scaler);

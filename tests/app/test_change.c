@@ -7,11 +7,12 @@
 #include "app/train.h"
 #include "tests/support/support.h"
 
-static void open_trainer(struct trainer *trainer, int scaler)
+static void open_trainer_of(struct trainer *trainer, int scaler, int d_precision)
 {
     struct config config;
     config_default(&config);
     config.scaler = scaler;
+    config.d.precision = d_precision;
     snprintf(config.data, sizeof config.data, "builtin:shapes");
     config.resolution = 32;
     config.g.width = config.d.width = 8;
@@ -21,6 +22,11 @@ static void open_trainer(struct trainer *trainer, int scaler)
     config.g.init_scale = config.d.init_scale = 1024.0;
     assert_int_equal(trainer_create(trainer, &config), STATUS_OK);
     assert_int_equal(trainer_start_data(trainer), STATUS_OK);
+}
+
+static void open_trainer(struct trainer *trainer, int scaler)
+{
+    open_trainer_of(trainer, scaler, OWN_SAME);
 }
 
 static void step(struct trainer *trainer)
@@ -193,6 +199,25 @@ static void test_without_scaling_only_the_optimizer_can_be_changed(void **state)
     trainer_release(&trainer);
 }
 
+static void test_a_network_without_a_scale_beside_one_with_it_keeps_none(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct changes changes;
+    char text[4096];
+    open_trainer_of(&trainer, SCALER_AUTO, OWN_BF16);
+    trainer_settable(&trainer, text, sizeof text);
+    assert_non_null(strstr(text, "g.scale=1024\n"));
+    assert_null(strstr(text, "d.scale"));
+    refuse(&trainer, "d.scale=64", "no loss scaling");
+    change(&trainer, "g.scale=64\nd.lr=0.5", &changes);
+    assert_int_equal(changes.count, 2);
+    assert_int_equal(trainer.player[NETWORK_D].scaler.config.enabled, 0);
+    step(&trainer);
+    assert_true(trainer.player[NETWORK_G].record.scale_used == 64.0f);
+    trainer_release(&trainer);
+}
+
 static void test_the_list_is_a_request_that_changes_nothing(void **state)
 {
     (void)state;
@@ -220,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_both_of_ds_losses_get_its_scale),
         cmocka_unit_test(test_a_refusal_tells_why_and_changes_nothing),
         cmocka_unit_test(test_without_scaling_only_the_optimizer_can_be_changed),
+        cmocka_unit_test(test_a_network_without_a_scale_beside_one_with_it_keeps_none),
         cmocka_unit_test(test_the_list_is_a_request_that_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
