@@ -5,7 +5,6 @@
  * one exception is init-scale, which has done its work: it follows new limits. */
 #include "app/change.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -208,13 +207,6 @@ static enum status read_request(const struct trainer *trainer, const char *reque
 
 /* ---- checking --------------------------------------------------------------------- */
 
-static void follow_limits(struct network_config *network)
-{
-    network->init_scale = fmax(network->init_scale, network->min_scale);
-    if (network->max_scale > 0.0 && network->max_scale >= network->min_scale)
-        network->init_scale = fmin(network->init_scale, network->max_scale);
-}
-
 static enum status check_scale(struct plan *plan, int key)
 {
     const struct network_config *network = network_config(&plan->config, network_of(key));
@@ -234,8 +226,7 @@ static enum status check_scale(struct plan *plan, int key)
 
 static enum status check_plan(const struct trainer *trainer, struct plan *plan)
 {
-    follow_limits(&plan->config.g);
-    follow_limits(&plan->config.d);
+    config_follow_limits(&plan->config);
     TRY(config_check(&plan->config));
     for (int key = 0; key < KEY_COUNT; key++)
         if (is_scale(key) && plan->is_set[key])

@@ -161,6 +161,10 @@ struct grad_scaler_config config_scaler(const struct config *config,
 int64_t config_step_images(const struct config *config);
 int config_step_batches(const struct config *config);
 
+/* Of a run that has begun, in which init-scale has done its work: brings it within the
+ * limits that the scale has now, where these are limits at all. */
+void config_follow_limits(struct config *config);
+
 /* Rules between settings (batch 1 with batch norm, tick > 0, known resolution ...). */
 enum status config_check(const struct config *config);
 

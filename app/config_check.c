@@ -1,4 +1,5 @@
 /* config_check.c - rules between settings, and what --resume may change. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -133,6 +134,19 @@ struct grad_scaler_config config_scaler(const struct config *config,
                                        .hysteresis_refill = network->hysteresis_refill,
                                        .overflow_tolerance = network->overflow_tolerance,
                                        .growth_delay = network->growth_delay};
+}
+
+static void follow_limits(struct network_config *network)
+{
+    network->init_scale = fmax(network->init_scale, network->min_scale);
+    if (network->max_scale > 0.0 && network->max_scale >= network->min_scale)
+        network->init_scale = fmin(network->init_scale, network->max_scale);
+}
+
+void config_follow_limits(struct config *config)
+{
+    follow_limits(&config->g);
+    follow_limits(&config->d);
 }
 
 static enum status check_scaler(const struct config *config,

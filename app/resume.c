@@ -17,6 +17,7 @@ static enum status merge_settings(struct run *run, const struct checkpoint *chec
     TRY(config_parse(&run->config, argc, argv, &wants_help));
     TRY(run_settle_gpus(run, saved.gpus));
     TRY(config_check_resume(&saved, &run->config, run->changes, sizeof run->changes));
+    config_follow_limits(&run->config); // as trainer_change() does
     return config_check(&run->config);
 }
 

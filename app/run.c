@@ -31,6 +31,15 @@ static void say_rejects(struct run *run)
                        dataset->rejects[i].reason);
 }
 
+// What the settings of a resume have made of the scales that were saved.
+static void say_scales(struct run *run)
+{
+    for (int network = 0; network < NETWORK_COUNT; network++)
+        if (run->trainer.player[network].scaler.note[0])
+            report_say(&run->report, "        %s",
+                       run->trainer.player[network].scaler.note);
+}
+
 // Bytes of both networks' activations and their gradients, and what --recompute saves.
 static size_t activation_bytes(const struct trainer *trainer, size_t *unkept)
 {
@@ -62,6 +71,7 @@ static void say_run(struct run *run)
     report_say(report, "run     %s", run->folder.path);
     if (run->changes[0])
         report_say(report, "changed %s", run->changes);
+    say_scales(run);
     report_say(report, "device  %s", trainer->device->description);
     if (trainer->device->note[0])
         report_say(report, "        %s", trainer->device->note);

@@ -168,6 +168,43 @@ static void test_more_d_steps_per_g_step_count_their_own_updates(void **state)
     assert_non_null(strstr(text, "skipped 0 of 30"));
 }
 
+// As ctl has it: init-scale has done its work, and what it was is no reason to refuse a limit.
+static void test_a_resume_takes_limits_on_the_other_side_of_init_scale(void **state)
+{
+    (void)state;
+    char text[16384], run[1024];
+    twinscale_must("train " SMALL_RUN " --out '%s' --kimg 0.064", out);
+    snprintf(run, sizeof run, "%s", run_in(out));
+    twinscale_must("train --resume '%s' --kimg 0.128 --g-max-scale 256 "
+                   "--d-min-scale 4096",
+                   run);
+    assert_int_equal(twinscale(text, sizeof text, "info '%s'", run), 0);
+    assert_non_null(strstr(text, "G  scale 2^8"));
+    assert_non_null(strstr(text, "D  scale 2^12"));
+    assert_int_equal(
+        run_command(text, sizeof text,
+                    "grep -c 'network g: the loss scale 1024 is above its maximum and "
+                    "becomes 256' '%s/log.txt'",
+                    run),
+        0);
+    twinscale_must("train --resume '%s' --kimg 0.192", run);
+    // In a new run it is a contradiction, and so is one limit beyond the other.
+    assert_int_equal(twinscale(text, sizeof text,
+                               "train " SMALL_RUN " --out '%s' --kimg 0.064 "
+                               "--g-max-scale 256",
+                               out),
+                     2);
+    assert_non_null(strstr(text, "--g-init-scale: 1024 is above --g-max-scale 256"));
+    assert_int_equal(twinscale(text, sizeof text,
+                               "train --resume '%s' --kimg 0.256 --g-min-scale 512", run),
+                     2);
+    assert_non_null(strstr(text, "--g-min-scale: 512 is above --g-max-scale 256"));
+    assert_int_equal(twinscale(text, sizeof text,
+                               "train --resume '%s' --kimg 0.256 --d-init-scale 1", run),
+                     2);
+    assert_non_null(strstr(text, "--resume cannot change it"));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
@@ -180,6 +217,7 @@ int main(void)
         TEST(test_half_and_single_precision_stay_together),
         TEST(test_every_skip_among_several_d_steps_is_told),
         TEST(test_more_d_steps_per_g_step_count_their_own_updates),
+        TEST(test_a_resume_takes_limits_on_the_other_side_of_init_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
