@@ -177,6 +177,46 @@ static void test_a_scale_per_loss_makes_the_same_gradients(void **state)
     trainer_release(&three);
 }
 
+static void test_networks_that_cannot_be_built_anew_stay_what_they_are(void **state)
+{
+    (void)state;
+    struct trainer tried, plain;
+    open_trainer(&tried, 256.0, 1024.0);
+    open_trainer(&plain, 256.0, 1024.0);
+    step(&tried);
+    step(&plain);
+    snprintf(tried.config.fp32_layers, sizeof tried.config.fp32_layers, "d.conv9");
+    assert_int_equal(trainer_rebuild(&tried), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "d.conv9"));
+    step(&tried);
+    step(&plain);
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        assert_true(same_block(&tried, &plain, network, 0));
+        assert_int_equal(tried.player[network].record.updates,
+                         plain.player[network].record.updates);
+    }
+    trainer_release(&tried);
+    trainer_release(&plain);
+}
+
+static void test_networks_that_are_built_anew_have_the_new_types(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    open_trainer(&trainer, 256.0, 1024.0);
+    const struct dataset *dataset = trainer.dataset;
+    step(&trainer);
+    snprintf(trainer.config.fp32_layers, sizeof trainer.config.fp32_layers, "d.conv1");
+    assert_int_equal(trainer_rebuild(&trainer), STATUS_OK);
+    assert_ptr_equal(trainer.dataset, dataset);
+    assert_int_equal(trainer.player[NETWORK_D].net.layers[0].dtype, DTYPE_F32);
+    assert_int_equal(trainer.player[NETWORK_D].net.layers[1].dtype, DTYPE_F16);
+    assert_int_equal(trainer_start_data(&trainer), STATUS_OK);
+    step(&trainer);
+    assert_int_equal(trainer.player[NETWORK_D].record.updates, 2); // of a first step
+    trainer_release(&trainer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +226,8 @@ int main(void)
         cmocka_unit_test(test_samples_leave_the_networks_and_their_statistics_alone),
         cmocka_unit_test(test_a_snapshot_without_the_scaler_of_a_loss_is_refused),
         cmocka_unit_test(test_a_scale_per_loss_makes_the_same_gradients),
+        cmocka_unit_test(test_networks_that_cannot_be_built_anew_stay_what_they_are),
+        cmocka_unit_test(test_networks_that_are_built_anew_have_the_new_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
