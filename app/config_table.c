@@ -192,8 +192,10 @@ const struct setting settings[] = {
     {"scaler", CHOICE(scaler),
      CHOICES("auto|per-network|shared|shared-per-step|per-loss|static|off"), "auto", NULL,
      GROUP_SCALER, RESUME_FIXED,
-     "loss scales. auto: one for each network whose gradients pass through fp16 (G's come "
-     "through D), else off. per-network: one for each, moved by its own overflows. shared: one for both, moved once after both steps, as "
+     "loss scales. auto: one for each network whose gradients pass through fp16 (G's "
+     "come "
+     "through D), else off. per-network: one for each, moved by its own overflows. "
+     "shared: one for both, moved once after both steps, as "
      "PyTorch's documentation has it. shared-per-step: one, moved after each step. "
      "per-loss: three, for D on real, D on fakes and G, as in apex. static: the scales "
      "stay at init-scale, or all at S with static:S. In each, a step with an inf or NaN "
@@ -204,8 +206,8 @@ const struct setting settings[] = {
     {"max_skips", INT(max_skips), RANGE(1, 100), "25", "N", GROUP_SCALER, RESUME_FREE,
      "steps in a row that one network may skip; so many are an overflow storm, and so is "
      "an overflow at min-scale"},
-    {"on_overflow_storm", CHOICE(on_overflow_storm), CHOICES("stop|rollback|fp32-layer|warn"),
-     "stop", NULL, GROUP_SCALER, RESUME_FREE,
+    {"on_overflow_storm", CHOICE(on_overflow_storm),
+     CHOICES("stop|rollback|fp32-layer|warn"), "stop", NULL, GROUP_SCALER, RESUME_FREE,
      "stop: leaves post-mortem/ in the run folder and ends with exit code 5. rollback: "
      "goes on from the last good snapshot with half the scale and another order of "
      "images and latents. fp32-layer: moves the layer that overflowed to f32, and the "
