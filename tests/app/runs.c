@@ -96,6 +96,19 @@ double mean_of(const char *run, const char *key, int first)
     return sum / count;
 }
 
+struct checkpoint_facts facts_of(const char *run)
+{
+    char path[1200], note[256];
+    struct checkpoint *checkpoint;
+    struct checkpoint_facts facts;
+    assert_int_equal(run_folder_find_snapshot(run, path, sizeof path, note, sizeof note),
+                     STATUS_OK);
+    assert_int_equal(checkpoint_open(path, &checkpoint), STATUS_OK);
+    assert_int_equal(checkpoint_facts(checkpoint, &facts), STATUS_OK);
+    checkpoint_close(checkpoint);
+    return facts;
+}
+
 static struct safetensors_file *newest_of(const char *run)
 {
     char path[1200], note[256];
@@ -133,6 +146,13 @@ double run_difference(const char *a, const char *b)
     safetensors_close(one);
     safetensors_close(other);
     return most;
+}
+
+int lines_with(const char *run, const char *file, const char *words)
+{
+    char text[64];
+    run_command(text, sizeof text, "grep -cF -- '%s' '%s/%s'", words, run, file);
+    return atoi(text);
 }
 
 const char *scale_events(const char *run, char *text, size_t bytes)

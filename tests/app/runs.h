@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "app/checkpoint.h"
+
 /* A DCGAN-32 that takes milliseconds a step: 16 images of builtin:shapes. Its scales start
  * low enough that only planted overflows happen. */
 #define SMALL_RUN                                                                \
@@ -21,6 +23,9 @@ void twinscale_must(const char *format, ...) __attribute__((format(printf, 1, 2)
 /* The only run folder in `out`; valid until the next call. */
 const char *run_in(const char *out);
 
+/* What the newest checkpoint of a run folder says. */
+struct checkpoint_facts facts_of(const char *run);
+
 /* The digest that `twinscale info --digest` prints for a run folder or file. */
 void digest_of(const char *source, char text[32]);
 
@@ -30,6 +35,9 @@ double mean_of(const char *run, const char *key, int first);
 /* The largest |a - b| over all elements of all tensors of the newest checkpoints of two run
  * folders, relative to the largest |b| of its tensor. */
 double run_difference(const char *a, const char *b);
+
+/* Lines of a file of the run that have `words`. */
+int lines_with(const char *run, const char *file, const char *words);
 
 /* What the run's events.jsonl says of its scales, one line an event: "skip G 3 1024 512". */
 const char *scale_events(const char *run, char *text, size_t bytes);

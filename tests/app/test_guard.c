@@ -45,12 +45,9 @@ static void assert_said(const char *words)
         fail_msg("\"%s\" is not in:\n%s", words, said);
 }
 
-// Lines of a file of the run that have `words`.
 static int count_in(const char *name, const char *file, const char *words)
 {
-    char text[64];
-    run_command(text, sizeof text, "grep -cF -- '%s' '%s/%s'", words, run_of(name), file);
-    return atoi(text);
+    return lines_with(run_of(name), file, words);
 }
 
 static void assert_exists(const char *name, const char *file)

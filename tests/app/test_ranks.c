@@ -4,8 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/checkpoint.h"
-#include "app/output/run_folder.h"
 #include "tests/app/data_folder.h"
 #include "tests/app/make_png.h"
 #include "tests/app/runs.h"
@@ -53,19 +51,6 @@ static const char *new_run(const char *name, const char *before, const char *fla
     char text[8192];
     must(ranks(text, sizeof text, before, RUN "--out '%s' %s", in(name), flags), 0, text);
     return run_in(in(name));
-}
-
-static struct checkpoint_facts facts_of(const char *run)
-{
-    char path[1200], note[256];
-    struct checkpoint *checkpoint;
-    struct checkpoint_facts facts;
-    assert_int_equal(run_folder_find_snapshot(run, path, sizeof path, note, sizeof note),
-                     STATUS_OK);
-    assert_int_equal(checkpoint_open(path, &checkpoint), STATUS_OK);
-    assert_int_equal(checkpoint_facts(checkpoint, &facts), STATUS_OK);
-    checkpoint_close(checkpoint);
-    return facts;
 }
 
 /* ---- the same numbers ------------------------------------------------------------ */
