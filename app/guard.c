@@ -162,11 +162,11 @@ static void tell_rollback(struct run *run, const struct storm *storm, int64_t fr
                number, most, (long long)from_step, storm->reason,
                (long long)trainer->progress.step, file, names[storm->network],
                scale_text(record->scale_after, scale, sizeof scale));
-    event_write(&run->report,
-                json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:f}", "event", "rollback",
-                          "net", names[storm->network], "number", number, "of", most,
-                          "from_step", (json_int_t)from_step, "snapshot", file, "scale",
-                          (double)record->scale_after));
+    event_rollback(&run->report,
+                   json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:f}", "event", "rollback",
+                             "net", names[storm->network], "number", number, "of", most,
+                             "from_step", (json_int_t)from_step, "snapshot", file,
+                             "scale", (double)record->scale_after));
 }
 
 static enum status roll_back(struct run *run, const struct storm *storm)

@@ -53,7 +53,7 @@ void report_recall(struct report *report)
         monitor_history(report->monitor),
         run_folder_file(report->folder, stats, sizeof stats, "stats.jsonl"),
         run_folder_file(report->folder, events, sizeof events, "events.jsonl"));
-    layers_recall(monitor_layers(report->monitor), stats);
+    layers_recall(monitor_layers(report->monitor), stats, events);
     report_watch_recall(report, events);
     event_word(report, "resume", "");
 }
@@ -257,6 +257,7 @@ static void finish_tick(struct report *report, double now)
     const struct trainer *trainer = report->trainer;
     struct tick *tick = &report->tick;
     tick->step = trainer->progress.step;
+    tick->rollbacks = trainer->progress.rollbacks;
     tick->kimg = trainer_kimg(trainer);
     tick->kimg_total = trainer->config.kimg;
     tick->epoch = trainer_epoch(trainer);
@@ -303,6 +304,8 @@ void report_rewind(struct report *report, int64_t images)
     const struct trainer *trainer = report->trainer;
     int told = report->watch.found;
     history_rewind(monitor_history(report->monitor), trainer->progress.step);
+    layers_rewind(monitor_layers(report->monitor), trainer->progress.step);
+    report->tick = (struct tick){.index = report->tick.index};
     report_watch_open(report);
     report->watch.found = told;
     memset(report->good_steps, 0, sizeof report->good_steps);

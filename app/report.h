@@ -55,8 +55,8 @@ void report_step(struct report *report);
 
 /* What was looked at in the step that was just taken (look.h), into stats.jsonl and the heat
  * map: a line is one object with "reason" ("grad-stats", "skip D", "skip G"), "scale_g",
- * "scale_d" (the scales that gradients below carry), "step", "kimg", "timestamp" and
- * "layers", a list of one object a tensor:
+ * "scale_d" (the scales that gradients below carry), "step", "kimg", "timestamp",
+ * "rollbacks" (output/rollbacks.h) and "layers", a list of one object a tensor:
  *   pass       real and fakes are D's losses, generator is G's
  *   layer      "d.conv3"
  *   tensor     activation, activation gradient, weight gradient
@@ -87,8 +87,9 @@ int report_draws_preview(struct report *report);
  * as things stand. */
 void report_write_pictures(struct report *report);
 
-/* After a rollback from `images`: the curves end where the run is now, what is told of a
- * scale's behaviour begins anew, and no image is counted twice. */
+/* After a rollback from `images`: the curves and the heat map end where the run is now, the
+ * tick that is being filled and what is told of a scale's behaviour begin anew, and no image
+ * is counted twice. */
 void report_rewind(struct report *report, int64_t images);
 
 /* Closes the tick: line, stats.jsonl, scales.png, preview.png. */

@@ -20,6 +20,8 @@ static void write_event(struct report *report, json_t *event, int64_t step, doub
 {
     json_object_set_new(event, "step", json_integer(step));
     json_object_set_new(event, "kimg", json_real(kimg));
+    json_object_set_new(event, "rollbacks",
+                        json_integer(report->trainer->progress.rollbacks));
     json_object_set_new(event, "timestamp", json_integer((json_int_t)time(NULL)));
     char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(event);
@@ -273,6 +275,16 @@ static void count_good_steps(struct report *report, int network,
 
 void event_write(struct report *report, json_t *event)
 {
+    write_step_event(report, event);
+}
+
+void event_rollback(struct report *report, json_t *event)
+{
+    const struct player *player = report->trainer->player;
+    json_object_set_new(event, "scale_g",
+                        json_real((double)player[NETWORK_G].record.scale_after));
+    json_object_set_new(event, "scale_d",
+                        json_real((double)player[NETWORK_D].record.scale_after));
     write_step_event(report, event);
 }
 

@@ -1,7 +1,8 @@
 /* report_events.h - events.jsonl: every skip, every growth, and how a run goes on and ends.
  * Flow:  report_step() -> [event_optimizer_step] -> events.jsonl, log.txt.
  *
- * A line is one object: "event", "step", "kimg", "timestamp"; for a scale ("skip", "growth",
+ * A line is one object: "event", "step", "kimg", "timestamp", "rollbacks" (how many there had
+ * been; output/rollbacks.h tells which lines they gave up); for a scale ("skip", "growth",
  * "held", and "backoff" where it is the other network's overflow) "net", "scale_before",
  * "scale_after". A skip has besides
  *   layer, tensor   where inf or NaN came first in backward order ("d.conv3", "activation
@@ -17,11 +18,12 @@
  * skip of D has "loss" (which overflowed: real, fakes, both), "fake_scale_before" and
  * "fake_scale_after", and a growth of that scale has these alone.
  *
- * "storm" has "net", "action" (stop, rollback, fp32-layer, warn), "skips" in a row, "at_floor", "scale"
- * and "reason"; "rollback" has "net", "number", "of", "from_step", "snapshot" and "scale",
- * and is as of the step that it went back to. "fp32_layer" has "net", the "layer" and
- * "tensor" that overflowed, the "layers" that are f32 from here on, all "fp32_layers" of the
- * run, "scale_before" and "scale_after".
+ * "storm" has "net", "action" (stop, rollback, fp32-layer, warn), "skips" in a row,
+ * "at_floor", "scale" and "reason"; "rollback" has "net", "number", "of", "from_step",
+ * "snapshot", "scale" (of that network), "scale_g" and "scale_d", which the run goes on with,
+ * and is as of the step that it went back to. "fp32_layer" has "net", the "layer" and "tensor"
+ * that overflowed, the "layers" that are f32 from here on, all "fp32_layers" of the run,
+ * "scale_before" and "scale_after".
  *
  * A "change" has "net", "key" ("d.scale"), "before", "after" (as text), and "scale_before"
  * and "scale_after": what the request that it was part of did to the network's scale.
@@ -50,6 +52,9 @@ void event_change(struct report *report, const struct change *change);
 
 /* Writes an event as of the step that was just taken; takes the object. */
 void event_write(struct report *report, json_t *event);
+
+/* The same for a "rollback", with the scales of both networks. */
+void event_rollback(struct report *report, json_t *event);
 
 /* "resume", "finished", "stopped", "diverged", "failed"; reason may be "". */
 void event_word(struct report *report, const char *word, const char *reason);

@@ -154,12 +154,12 @@ static void end_line(struct report *report, struct look_line *line)
 {
     const struct player *player = report->trainer->player;
     layers_add(monitor_layers(report->monitor), &line->column);
-    json_t *json =
-        json_pack("{s:s, s:o, s:f, s:f, s:I, s:f, s:I}", "reason", line->reason, "layers",
-                  line->tensors, "scale_g", (double)player[NETWORK_G].record.scale_used,
-                  "scale_d", (double)player[NETWORK_D].record.scale_used, "step",
-                  (json_int_t)line->column.step, "kimg", line->column.kimg, "timestamp",
-                  (json_int_t)time(NULL));
+    json_t *json = json_pack(
+        "{s:s, s:o, s:f, s:f, s:I, s:f, s:i, s:I}", "reason", line->reason, "layers",
+        line->tensors, "scale_g", (double)player[NETWORK_G].record.scale_used, "scale_d",
+        (double)player[NETWORK_D].record.scale_used, "step",
+        (json_int_t)line->column.step, "kimg", line->column.kimg, "rollbacks",
+        report->trainer->progress.rollbacks, "timestamp", (json_int_t)time(NULL));
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(json);
     if (text)

@@ -58,7 +58,7 @@ static void recall_event(void *context, json_t *event)
 
 void report_watch_recall(struct report *report, const char *events_path)
 {
-    json_lines_each(events_path, recall_event, &report->watch);
+    json_lines_read(events_path, recall_event, &report->watch);
 }
 
 /* ---- oscillation ----------------------------------------------------------------- */

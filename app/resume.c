@@ -33,7 +33,8 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
     if (!run_is_first(run))
         return run_follow(run);
     snprintf(copy, sizeof copy, "%s", path);
-    TRY(run_folder_reopen(&run->folder, dirname(copy), (double)facts->images / 1000.0));
+    TRY(run_folder_reopen(&run->folder, dirname(copy), (double)facts->images / 1000.0,
+                          facts->rollbacks));
     run_folder_set_aside(&run->folder, (double)facts->images / 1000.0);
     run->is_resumed = 1;
     snprintf(run->last_snapshot, sizeof run->last_snapshot, "%s", path);

@@ -2,12 +2,13 @@
  * tell the losses. */
 #include "app/output/history_recall.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/output/json_lines.h"
-#include "kernels/status.h"
+#include "app/output/rollbacks.h"
 
 struct change {
     int64_t step;
@@ -17,15 +18,17 @@ struct change {
 };
 
 struct tick_facts {
-    int64_t index, step;
+    int64_t step;
     double kimg;
     float loss[NETWORK_COUNT], scale[NETWORK_COUNT];
 };
 
 struct logs {
+    struct rollbacks rollbacks;
     struct change *changes;
     struct tick_facts *ticks;
     size_t change_count, tick_count;
+    int64_t next_tick; // also of ticks that were given up: no two have one number
 };
 
 /* ---- reading --------------------------------------------------------------------- */
@@ -42,25 +45,47 @@ static double mean_of(json_t *tick, const char *key)
     return number_of(json_object_get(tick, key), "mean");
 }
 
-static void add_change(void *context, json_t *event)
+static void push_change(struct logs *logs, const struct change *change)
 {
-    struct logs *logs = context;
-    const char *word = json_string_value(json_object_get(event, "event"));
-    const char *net = json_string_value(json_object_get(event, "net"));
-    double step = number_of(event, "step"), after = number_of(event, "scale_after");
-    if (!word || !net || !(step >= 1.0) || !isfinite(after))
+    if (change->step < 1 || !isfinite(change->after))
         return;
     logs->changes =
         realloc(logs->changes, (logs->change_count + 1) * sizeof *logs->changes);
     CHECK(logs->changes, "no memory for %zu events", logs->change_count);
-    logs->changes[logs->change_count++] = (struct change){
-        .step = (int64_t)step,
-        .kimg = number_of(event, "kimg"),
-        .network = net[0] == 'G' ? NETWORK_G : NETWORK_D,
-        .is_skip = strcmp(word, "skip") == 0,
-        .is_change = strcmp(word, "change") == 0 || strcmp(word, "fp32_layer") == 0,
-        .before = (float)number_of(event, "scale_before"),
-        .after = (float)after};
+    logs->changes[logs->change_count++] = *change;
+}
+
+// The scales that both networks went on with.
+static void add_rollback(struct logs *logs, json_t *event, struct change change)
+{
+    static const char *const keys[NETWORK_COUNT] = {"scale_g", "scale_d"};
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        change.network = network;
+        change.after = (float)number_of(event, keys[network]);
+        push_change(logs, &change);
+    }
+}
+
+static void add_event(void *context, json_t *event)
+{
+    struct logs *logs = context;
+    const char *word = json_string_value(json_object_get(event, "event"));
+    const char *net = json_string_value(json_object_get(event, "net"));
+    double step = number_of(event, "step");
+    if (!word || !net || !(step >= 1.0) || rollbacks_gave_up(&logs->rollbacks, event))
+        return;
+    struct change change = {.step = (int64_t)step,
+                            .kimg = number_of(event, "kimg"),
+                            .network = net[0] == 'G' ? NETWORK_G : NETWORK_D,
+                            .is_skip = strcmp(word, "skip") == 0,
+                            .is_change = strcmp(word, "change") == 0 ||
+                                         strcmp(word, "fp32_layer") == 0,
+                            .before = (float)number_of(event, "scale_before"),
+                            .after = (float)number_of(event, "scale_after")};
+    if (strcmp(word, "rollback") == 0)
+        add_rollback(logs, event, change);
+    else
+        push_change(logs, &change);
 }
 
 static void add_tick(void *context, json_t *tick)
@@ -69,10 +94,12 @@ static void add_tick(void *context, json_t *tick)
     double step = mean_of(tick, "Progress/step");
     if (!(step >= 1.0))
         return;
+    logs->next_tick = (int64_t)mean_of(tick, "Progress/tick") + 1;
+    if (rollbacks_gave_up(&logs->rollbacks, tick))
+        return;
     logs->ticks = realloc(logs->ticks, (logs->tick_count + 1) * sizeof *logs->ticks);
     CHECK(logs->ticks, "no memory for %zu ticks", logs->tick_count);
     logs->ticks[logs->tick_count++] = (struct tick_facts){
-        .index = (int64_t)mean_of(tick, "Progress/tick"),
         .step = (int64_t)step,
         .kimg = mean_of(tick, "Progress/kimg"),
         .loss = {(float)mean_of(tick, "Loss/G/loss"),
@@ -140,11 +167,12 @@ int64_t history_recall(struct history *history, const char *stats_path,
                        const char *events_path)
 {
     struct logs logs = {0};
-    json_lines_each(stats_path, add_tick, &logs);
-    json_lines_each(events_path, add_change, &logs);
+    rollbacks_read(&logs.rollbacks, events_path);
+    json_lines_read(stats_path, add_tick, &logs);
+    json_lines_read(events_path, add_event, &logs);
     merge(&logs, history);
-    int64_t next_tick = logs.tick_count ? logs.ticks[logs.tick_count - 1].index + 1 : 0;
+    rollbacks_release(&logs.rollbacks);
     free(logs.changes);
     free(logs.ticks);
-    return next_tick;
+    return logs.next_tick;
 }

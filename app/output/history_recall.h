@@ -8,8 +8,8 @@
 
 /* Adds a point for every skip and every growth of a scale, at its own step, and one for
  * every tick; a loss is the mean of the tick it falls into. Returns the number that the next
- * tick has. Lines that cannot be read are passed over; a file that is not there adds
- * nothing. */
+ * tick has. Lines of steps that a rollback gave up, and lines that cannot be read, are
+ * passed over; a file that is not there adds nothing. */
 int64_t history_recall(struct history *history, const char *stats_path,
                        const char *events_path);
 

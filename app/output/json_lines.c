@@ -1,6 +1,9 @@
 #include "app/output/json_lines.h"
 
 #include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,18 +31,50 @@ int line_append(int descriptor, const char *line)
     return reason;
 }
 
-/* True when the line may stay in a log that ends at `kimg`. */
-static int belongs(const char *line, size_t length, double kimg)
+double json_line_number(json_t *line, const char *key)
+{
+    char name[64];
+    json_t *number = json_object_get(line, key);
+    snprintf(name, sizeof name, "Progress/%s", key);
+    if (!number)
+        number = json_object_get(json_object_get(line, name), "mean");
+    return json_is_number(number) ? json_number_value(number) : (double)NAN;
+}
+
+void json_lines_read(const char *path, void (*add)(void *context, json_t *line),
+                     void *context)
+{
+    FILE *file = fopen(path, "re");
+    char *text = NULL;
+    size_t room = 0;
+    if (!file)
+        return;
+    while (getline(&text, &room, file) > 0) {
+        json_t *line = json_loads(text, 0, NULL);
+        if (line)
+            add(context, line);
+        json_decref(line);
+    }
+    free(text);
+    fclose(file);
+}
+
+/* Where a log is cut. */
+struct log_end {
+    double kimg;
+    int rollbacks;
+};
+
+/* True when the line may stay; one without a number is beyond no end. */
+static int belongs(const char *line, size_t length, const struct log_end *end)
 {
     json_t *json = json_loadb(line, length, 0, NULL);
     if (!json_is_object(json) || line[length - 1] != '\n') {
         json_decref(json);
         return 0;
     }
-    json_t *at = json_object_get(json, "kimg");
-    if (!at)
-        at = json_object_get(json_object_get(json, "Progress/kimg"), "mean");
-    int answer = !json_is_number(at) || json_number_value(at) <= kimg + HALF_AN_IMAGE;
+    int answer = !(json_line_number(json, "kimg") > end->kimg + HALF_AN_IMAGE) &&
+                 !(json_line_number(json, "rollbacks") > (double)end->rollbacks);
     json_decref(json);
     return answer;
 }
@@ -64,15 +99,15 @@ static enum status close_backup(const char *path, FILE *backup)
 
 /* Sends each line to one of the two; the backup is opened for the first that goes there.
  */
-static enum status split(const char *path, double kimg, FILE *from, FILE *kept,
-                         FILE **backup)
+static enum status split(const char *path, const struct log_end *end, FILE *from,
+                         FILE *kept, FILE **backup)
 {
     char *line = NULL;
     size_t room = 0;
     ssize_t length;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && (length = getline(&line, &room, from)) > 0) {
-        if (belongs(line, (size_t)length, kimg)) {
+        if (belongs(line, (size_t)length, end)) {
             fwrite(line, 1, (size_t)length, kept);
             continue;
         }
@@ -90,8 +125,9 @@ static enum status split(const char *path, double kimg, FILE *from, FILE *kept,
     return status;
 }
 
-enum status json_lines_cut(const char *path, double kimg)
+enum status json_lines_cut(const char *path, double kimg, int rollbacks)
 {
+    const struct log_end end = {kimg, rollbacks};
     FILE *from = fopen(path, "re");
     if (!from)
         return errno == ENOENT ? STATUS_OK : fail(path, errno);
@@ -99,7 +135,7 @@ enum status json_lines_cut(const char *path, double kimg)
     FILE *backup = NULL;
     enum status status = atomic_open(&kept, path);
     if (status == STATUS_OK) {
-        status = split(path, kimg, from, kept.stream, &backup);
+        status = split(path, &end, from, kept.stream, &backup);
         int anything_moved = backup != NULL;
         if (backup) {
             enum status closed = close_backup(path, backup);
@@ -112,21 +148,4 @@ enum status json_lines_cut(const char *path, double kimg)
     }
     fclose(from);
     return status;
-}
-
-void json_lines_each(const char *path, void (*take)(void *context, json_t *object),
-                     void *context)
-{
-    FILE *file = fopen(path, "re");
-    char *line = NULL;
-    size_t room = 0;
-    if (!file)
-        return;
-    while (getline(&line, &room, file) > 0) {
-        json_t *object = json_loads(line, 0, NULL);
-        take(context, object);
-        json_decref(object);
-    }
-    free(line);
-    fclose(file);
 }

@@ -1,10 +1,9 @@
-/* json_lines.h - files of one JSON object a line: appended whole, cut for a resume.
- * Flow:  run_folder -> [json_lines] -> stats.jsonl, events.jsonl (and log.txt's lines).
+/* json_lines.h - files of one JSON object a line: appended whole, cut for a resume, read.
+ * Flow:  run_folder -> [json_lines] -> stats.jsonl, events.jsonl (and log.txt's lines)
+ *        -> [json_lines_read] -> history_recall, layers_recall, report_watch_recall.
  * Owns:  nothing between calls. */
 #ifndef APP_OUTPUT_JSON_LINES_H
 #define APP_OUTPUT_JSON_LINES_H
-
-#include <jansson.h>
 
 #include "kernels/status.h"
 
@@ -12,15 +11,18 @@
  * taking back what was written of it, so that a full disk leaves no half line. */
 int line_append(int descriptor, const char *line);
 
-/* Moves lines beyond `kimg`, and lines that are no JSON object, to the end of PATH.bak.
- * The kimg of a line is its "kimg", or the mean of its "Progress/kimg"; a line without
- * stays. A file that is not there is fine. STATUS_FAILED with path and reason; PATH is
- * then as it was. */
-enum status json_lines_cut(const char *path, double kimg);
+/* Moves lines beyond `kimg`, lines after more than `rollbacks` rollbacks, and lines that
+ * are no JSON object, to the end of PATH.bak; a line without these numbers stays. A file
+ * that is not there is fine. STATUS_FAILED with path and reason; PATH is then as it was. */
+enum status json_lines_cut(const char *path, double kimg, int rollbacks);
 
-/* Hands every line to `take`, as an object that it may look at until it returns: NULL where
- * a line is none. A file that cannot be read has no lines. */
-void json_lines_each(const char *path, void (*take)(void *context, json_t *object),
+struct json_t;
+
+/* Hands over each line that is JSON, in order; a file that is not there has none. */
+void json_lines_read(const char *path, void (*add)(void *context, struct json_t *line),
                      void *context);
+
+/* The number that a line has as "kimg", or as the mean of "Progress/kimg"; NaN without. */
+double json_line_number(struct json_t *line, const char *key);
 
 #endif

@@ -1,5 +1,6 @@
 #include "app/output/layers.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "app/output/json_lines.h"
+#include "app/output/rollbacks.h"
 
 struct layers {
     pthread_mutex_t mutex;
@@ -96,6 +98,15 @@ void layers_add(struct layers *layers, const struct layer_column *column)
     pthread_mutex_unlock(&layers->mutex);
 }
 
+void layers_rewind(struct layers *layers, int64_t step)
+{
+    pthread_mutex_lock(&layers->mutex);
+    while (layers->column_count > 0 &&
+           layers->columns[layers->column_count - 1].step > step)
+        layers->column_count--;
+    pthread_mutex_unlock(&layers->mutex);
+}
+
 void layers_copy(const struct layers *layers, struct layers_view *view)
 {
     struct layers *mutable = (struct layers *)(uintptr_t)layers;
@@ -151,21 +162,30 @@ static void recall_tensor(struct layers *layers, struct layer_column *column,
     layer_cell_join(&column->cell[tensor][row], &cell);
 }
 
+struct recall {
+    struct layers *layers;
+    struct rollbacks rollbacks;
+};
+
 static void recall_line(void *context, json_t *line)
 {
-    struct layers *layers = context;
+    struct recall *recall = context;
     json_t *tensors = json_object_get(line, "layers"), *tensor;
     json_t *step = json_object_get(line, "step"), *kimg = json_object_get(line, "kimg");
     size_t i;
-    if (!json_is_array(tensors) || !json_is_integer(step) || !json_is_number(kimg))
+    if (!json_is_array(tensors) || !json_is_integer(step) || !json_is_number(kimg) ||
+        rollbacks_gave_up(&recall->rollbacks, line))
         return;
     struct layer_column column;
     layer_column_clear(&column, json_integer_value(step), json_number_value(kimg));
-    json_array_foreach(tensors, i, tensor) recall_tensor(layers, &column, tensor);
-    layers_add(layers, &column);
+    json_array_foreach(tensors, i, tensor) recall_tensor(recall->layers, &column, tensor);
+    layers_add(recall->layers, &column);
 }
 
-void layers_recall(struct layers *layers, const char *stats_path)
+void layers_recall(struct layers *layers, const char *stats_path, const char *events_path)
 {
-    json_lines_each(stats_path, recall_line, layers);
+    struct recall recall = {.layers = layers};
+    rollbacks_read(&recall.rollbacks, events_path);
+    json_lines_read(stats_path, recall_line, &recall);
+    rollbacks_release(&recall.rollbacks);
 }

@@ -64,7 +64,11 @@ void layers_add(struct layers *layers, const struct layer_column *column);
 void layers_copy(const struct layers *layers, struct layers_view *view);
 void layers_view_release(struct layers_view *view);
 
-/* Of a resumed run: the looks in stats.jsonl. */
-void layers_recall(struct layers *layers, const char *stats_path);
+/* Forgets all looks after `step`. */
+void layers_rewind(struct layers *layers, int64_t step);
+
+/* Of a resumed run: the looks in stats.jsonl that no rollback in events.jsonl gave up. */
+void layers_recall(struct layers *layers, const char *stats_path,
+                   const char *events_path);
 
 #endif

@@ -228,6 +228,7 @@ char *tick_json(const struct tick *tick, double timestamp)
     put_one(json, "Progress/kimg", tick->kimg);
     put_one(json, "Progress/step", (double)tick->step);
     put_one(json, "Progress/epoch", tick->epoch);
+    put_one(json, "Progress/rollbacks", (double)tick->rollbacks);
     put_one(json, "Timing/total_sec", tick->total_sec);
     put_one(json, "Timing/sec_per_tick", tick->tick_sec);
     put_one(json, "Timing/sec_per_kimg",

@@ -29,6 +29,7 @@ statistic_std(const struct statistic *statistic); // population; 0 for one, NaN 
 struct tick {
     int64_t index;
     int64_t step;
+    int rollbacks; // so far
     double kimg, kimg_total, epoch;
     double tick_sec, total_sec, maintenance_sec, images_per_sec, eta_sec;
     struct statistic loss[NETWORK_COUNT];
@@ -54,6 +55,7 @@ void tick_line(const struct tick *tick, char *text, size_t bytes);
 
 /* One JSON object, StyleGAN's form: {"Progress/kimg": {"num":1,"mean":..,"std":0}, ...,
  * "timestamp": ..}. Keys: Progress/tick, Progress/kimg, Progress/step, Progress/epoch,
+ * Progress/rollbacks (see rollbacks.h),
  * Timing/total_sec, Timing/sec_per_tick, Timing/sec_per_kimg, Timing/maintenance_sec,
  * Timing/images_per_sec, Loss/G/loss, Loss/D/loss, Loss/scores/real, Loss/scores/fake,
  * Loss/signs/real, Loss/signs/fake, Scale/G, Scale/D (over the steps of the tick),

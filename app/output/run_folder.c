@@ -230,7 +230,7 @@ static void remove_leftovers(const struct run_folder *folder)
     closedir(directory);
 }
 
-static enum status continue_logs(struct run_folder *folder, double kimg)
+static enum status continue_logs(struct run_folder *folder, double kimg, int rollbacks)
 {
     TRY(lock_log(folder));
     remove_leftovers(folder);
@@ -238,11 +238,12 @@ static enum status continue_logs(struct run_folder *folder, double kimg)
     char path[1024];
     for (int i = 0; i < 2; i++)
         TRY(json_lines_cut(run_folder_file(folder, path, sizeof path, "%s", names[i]),
-                           kimg));
+                           kimg, rollbacks));
     return open_json_logs(folder);
 }
 
-enum status run_folder_reopen(struct run_folder *folder, const char *path, double kimg)
+enum status run_folder_reopen(struct run_folder *folder, const char *path, double kimg,
+                              int rollbacks)
 {
     struct run_folder opened = {0};
     struct stat facts;
@@ -264,7 +265,7 @@ enum status run_folder_reopen(struct run_folder *folder, const char *path, doubl
                         path, length, sizeof opened.path - 1);
     else {
         snprintf(opened.path, sizeof opened.path, "%.*s", (int)length, path);
-        status = continue_logs(&opened, kimg);
+        status = continue_logs(&opened, kimg, rollbacks);
     }
     if (status != STATUS_OK)
         run_folder_close(&opened);

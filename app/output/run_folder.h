@@ -32,11 +32,12 @@ struct run_folder {
 enum status run_folder_create(struct run_folder *folder, const struct config *config,
                               const char *data_name);
 
-/* Opens an existing one for a resume at `kimg`: lines of stats.jsonl and events.jsonl
- * with a Progress/kimg (kimg) beyond it, and lines cut short by a crash, go to
+/* Opens an existing one for a resume at `kimg`, after `rollbacks` rollbacks: lines of
+ * stats.jsonl and events.jsonl beyond either, and lines cut short by a crash, go to
  * stats.jsonl.bak / events.jsonl.bak (appended). STATUS_USAGE when another program trains
  * there now. */
-enum status run_folder_reopen(struct run_folder *folder, const char *path, double kimg);
+enum status run_folder_reopen(struct run_folder *folder, const char *path, double kimg,
+                              int rollbacks);
 /* Harmless for a closed one. */
 void run_folder_close(struct run_folder *folder);
 

@@ -1,20 +1,29 @@
+/* test_history_recall.c - curves that come back from the logs of a run, also of one that
+ * went back. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "app/output/history_recall.h"
+#include "app/output/layers.h"
 #include "app/output/progress.h"
+#include "tests/app/runs.h"
 #include "tests/support/support.h"
 
-static void add_tick(FILE *file, int64_t index, float scale)
+static void add_tick_of(FILE *file, int64_t index, int step, int rollbacks, float scale)
 {
     struct tick tick = {
-        .index = index, .step = (index + 1) * 10, .kimg = (double)index + 1};
+        .index = index, .step = step, .kimg = step / 10.0, .rollbacks = rollbacks};
     tick.scale[NETWORK_G] = scale;
     tick.scale[NETWORK_D] = 1.0f;
     statistic_add(&tick.loss[NETWORK_G], (double)index + 0.5);
     char *json = tick_json(&tick, 0.0);
     fprintf(file, "%s\n", json);
     free(json);
+}
+
+static void add_tick(FILE *file, int64_t index, float scale)
+{
+    add_tick_of(file, index, (int)(index + 1) * 10, 0, scale);
 }
 
 static void add_change(FILE *file, const char *word, const char *net, int step,
@@ -82,11 +91,142 @@ static void test_logs_that_are_not_there_recall_nothing(void **state)
     history_destroy(history);
 }
 
+/* ---- rollbacks ------------------------------------------------------------------- */
+
+static void add_event(FILE *file, const char *event, int step, int rollbacks)
+{
+    fprintf(file, "{%s,\"step\":%d,\"kimg\":%g,\"rollbacks\":%d}\n", event, step,
+            step / 10.0, rollbacks);
+}
+
+// From step 30 back to 10, from 22 to 20; `numbers`: as this release writes it.
+static void write_logs(const char *stats, const char *events, int numbers)
+{
+    FILE *file = fopen(stats, "w");
+    assert_non_null(file);
+    static const int ticks[][2] = {{10, 0}, {20, 0}, {30, 0}, {20, 1}, {30, 2}};
+    for (int i = 0; i < 5; i++)
+        add_tick_of(file, i, ticks[i][0], numbers ? ticks[i][1] : 0, 1024.0f);
+    fclose(file);
+    file = fopen(events, "w");
+    assert_non_null(file);
+#define SKIP "\"event\":\"skip\",\"net\":\"G\",\"scale_before\":64,\"scale_after\":32"
+#define BACK(g) "\"event\":\"rollback\",\"net\":\"G\",\"scale_g\":" #g ",\"scale_d\":4"
+    add_event(file, SKIP, 5, 0);
+    add_event(file, SKIP, 25, 0);
+    add_event(file, BACK(16), 10, numbers ? 1 : 0);
+    add_event(file, SKIP, 22, numbers ? 1 : 0);
+    add_event(file, BACK(8), 20, numbers ? 2 : 0);
+    fclose(file);
+}
+
+static void test_steps_that_a_rollback_gave_up_are_not_recalled(void **state)
+{
+    (void)state;
+    char stats[600], events[600];
+    const char *folder = make_folder("rollback");
+    snprintf(stats, sizeof stats, "%s/stats.jsonl", folder);
+    snprintf(events, sizeof events, "%s/events.jsonl", folder);
+    write_logs(stats, events, 1);
+    struct history *history = history_create();
+    struct history_point *points = NULL;
+    size_t room = 0;
+    // The next tick's number is that of the file: no two lines have the same.
+    assert_int_equal(history_recall(history, stats, events), 5);
+    static const int64_t steps[] = {5, 10, 20, 30};
+    static const float g[] = {32, 16, 8, 8};
+    assert_int_equal(history_copy(history, &points, &room), 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(points[i].step, steps[i]);
+        assert_true(points[i].scale[NETWORK_G] == g[i]);
+        assert_true(i == 0 || points[i].scale[NETWORK_D] == 4.0f);
+        assert_int_equal(points[i].skipped[NETWORK_G], i == 0);
+    }
+    // The losses are those of the ticks that stayed.
+    assert_true(points[2].loss[NETWORK_G] == 3.5f && points[3].loss[NETWORK_G] == 4.5f);
+    free(points);
+    history_destroy(history);
+    // A log of an earlier release tells no line from another: all are taken.
+    write_logs(stats, events, 0);
+    history = history_create();
+    history_recall(history, stats, events);
+    assert_true(history_count(history) > 4);
+    history_destroy(history);
+    remove_folder(folder);
+}
+
+// Both curves of a run folder; `look` is the step of the heat map's last column.
+static size_t recall(const char *run, struct history_point **points, int64_t *look)
+{
+    char stats[1200], events[1200];
+    size_t room = 0;
+    struct history *history = history_create();
+    struct layers *layers = layers_create();
+    struct layers_view view = {0};
+    snprintf(stats, sizeof stats, "%s/stats.jsonl", run);
+    snprintf(events, sizeof events, "%s/events.jsonl", run);
+    history_recall(history, stats, events);
+    layers_recall(layers, stats, events);
+    *points = NULL;
+    size_t count = history_copy(history, points, &room);
+    layers_copy(layers, &view);
+    for (int i = 1; i < view.column_count; i++)
+        assert_true(view.columns[i].step > view.columns[i - 1].step);
+    *look = view.columns[view.column_count - 1].step;
+    layers_view_release(&view);
+    layers_destroy(layers);
+    history_destroy(history);
+    return count;
+}
+
+static void test_a_run_that_went_back_is_told_once(void **state)
+{
+    (void)state;
+    char out[600], run[1024];
+    struct history_point *points;
+    int64_t look;
+    snprintf(out, sizeof out, "%s", make_folder("went_back"));
+    twinscale_must("train " SMALL_RUN " --out '%s' --kimg 0.48 --tick 0.064 --snap 0.16 "
+                   "--grad-stats 2 --inject d:14:bad-weight --max-skips 6 "
+                   "--on-overflow-storm rollback",
+                   out);
+    snprintf(run, sizeof run, "%s", run_in(out));
+    size_t count = recall(run, &points, &look);
+    assert_int_equal(look, 30);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(i == 0 || points[i].step > points[i - 1].step);
+        assert_int_equal(points[i].skipped[NETWORK_D],
+                         0); // those of the storm are not its
+        assert_true(points[i].scale[NETWORK_D] == (points[i].step < 10 ? 1024 : 512));
+    }
+    assert_int_equal(points[count - 1].step, 30);
+    free(points);
+    // The storm in steps 14 to 19 is in the logs all the same, with the number before it.
+    assert_int_equal(lines_with(run, "events.jsonl", "\"rollbacks\":0"), 13);
+    assert_int_equal(lines_with(run, "stats.jsonl", "\"reason\":\"grad-stats\""), 20);
+
+    // From before the rollback, which then does not come: what it said goes aside.
+    twinscale_must("train --resume '%s/snapshot-000000.160.safetensors' --kimg 0.48 "
+                   "--inject d:25:inf",
+                   run);
+    assert_int_equal(lines_with(run, "events.jsonl", "\"event\":\"rollback\""), 0);
+    assert_int_equal(lines_with(run, "events.jsonl.bak", "\"event\":\"rollback\""), 1);
+    count = recall(run, &points, &look);
+    assert_int_equal(look, 30);
+    assert_int_equal(points[count - 1].step, 30);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(points[i].skipped[NETWORK_D], points[i].step == 25);
+    free(points);
+    remove_folder(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_curves_of_a_run_come_back_from_its_logs),
         cmocka_unit_test(test_logs_that_are_not_there_recall_nothing),
+        cmocka_unit_test(test_steps_that_a_rollback_gave_up_are_not_recalled),
+        cmocka_unit_test(test_a_run_that_went_back_is_told_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,6 +79,27 @@ static void test_a_long_run_keeps_its_worst_moments(void **state)
     layers_destroy(layers);
 }
 
+static void test_looks_after_a_step_are_forgotten(void **state)
+{
+    (void)state;
+    struct layers *layers = layers_create();
+    struct layers_view view = {0};
+    struct layer_column column;
+    for (int64_t step = 2; step <= 20; step += 2) {
+        layer_column_clear(&column, step, (double)step);
+        layers_add(layers, &column);
+    }
+    layers_rewind(layers, 12);
+    layers_copy(layers, &view);
+    assert_int_equal(view.column_count, 6);
+    assert_int_equal(view.columns[5].step, 12);
+    layers_rewind(layers, 1);
+    layers_copy(layers, &view);
+    assert_int_equal(view.column_count, 0);
+    layers_view_release(&view);
+    layers_destroy(layers);
+}
+
 static void test_a_resumed_run_recalls_its_looks(void **state)
 {
     (void)state;
@@ -95,8 +116,8 @@ static void test_a_resumed_run_recalls_its_looks(void **state)
     fclose(file);
     struct layers *layers = layers_create();
     struct layers_view view = {0};
-    layers_recall(layers, path);
-    layers_recall(layers, "/nowhere/stats.jsonl"); // changes nothing
+    layers_recall(layers, path, "/nowhere/events.jsonl");
+    layers_recall(layers, "/nowhere/stats.jsonl", "/nowhere/events.jsonl"); // no more
     layers_copy(layers, &view);
     assert_int_equal(view.row_count, 1);
     assert_string_equal(view.name[0], "d.fc");
@@ -209,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_a_layer_has_one_row_in_the_order_of_first_sight),
         cmocka_unit_test(test_two_looks_at_one_step_are_one_column_of_the_worse_values),
         cmocka_unit_test(test_a_long_run_keeps_its_worst_moments),
+        cmocka_unit_test(test_looks_after_a_step_are_forgotten),
         cmocka_unit_test(test_a_resumed_run_recalls_its_looks),
         cmocka_unit_test(test_an_overflow_stands_out_in_the_map),
         cmocka_unit_test(test_the_window_has_room_for_the_map_at_any_size),

@@ -131,6 +131,7 @@ static struct tick example(void)
 {
     struct tick tick = {.index = 12,
                         .step = 750,
+                        .rollbacks = 2,
                         .kimg = 48.0,
                         .kimg_total = 200.0,
                         .epoch = 0.8,
@@ -286,11 +287,12 @@ static void test_stats_have_every_key_in_the_form_of_stylegan(void **state)
     statistic_add(&tick.sign_real, 1.0);
     statistic_add(&tick.sign_fake, -1.0);
     json_t *json = parsed(&tick);
-    assert_int_equal(json_object_size(json), 21);
+    assert_int_equal(json_object_size(json), 22);
     assert_entry(json, "Progress/tick", 1, 12, 0);
     assert_entry(json, "Progress/kimg", 1, 48, 0);
     assert_entry(json, "Progress/step", 1, 750, 0);
     assert_entry(json, "Progress/epoch", 1, 0.8, 0);
+    assert_entry(json, "Progress/rollbacks", 1, 2, 0);
     assert_entry(json, "Timing/total_sec", 1, 40.5, 0);
     assert_entry(json, "Timing/sec_per_tick", 1, 4, 0);
     assert_entry(json, "Timing/sec_per_kimg", 1, 0.810372771474878, 0);

@@ -347,7 +347,7 @@ static void test_a_resume_moves_later_lines_to_a_backup(void **state)
     (void)state;
     struct run_folder folder, again;
     make_run(&folder);
-    assert_int_equal(run_folder_reopen(&again, folder.path, 2.128), STATUS_OK);
+    assert_int_equal(run_folder_reopen(&again, folder.path, 2.128, 0), STATUS_OK);
     assert_string_equal(again.path, folder.path);
     run_folder_stats(&again, "{\"Progress/kimg\":{\"num\":1,\"mean\":3.5,\"std\":0}}");
     run_folder_log(&again, "resumed");
@@ -363,7 +363,7 @@ static void test_a_resume_moves_later_lines_to_a_backup(void **state)
     // A second resume from an earlier point adds to the backup.
     char with_slash[800];
     snprintf(with_slash, sizeof with_slash, "%s//", folder.path);
-    assert_int_equal(run_folder_reopen(&again, with_slash, 1.128), STATUS_OK);
+    assert_int_equal(run_folder_reopen(&again, with_slash, 1.128, 0), STATUS_OK);
     assert_string_equal(again.path, folder.path);
     run_folder_close(&again);
     assert_text(in_folder(folder.path, "stats.jsonl"), STAT("1.128"));
@@ -376,10 +376,28 @@ static void test_a_line_that_a_crash_cut_short_goes_to_the_backup(void **state)
     (void)state;
     const char *path = in_folder(out, "stats.jsonl");
     write_text(path, STAT("1") "\n{\"note\":\"has no kimg\"}\n[1]\n" STAT("2") "{\"Prog");
-    assert_int_equal(json_lines_cut(path, 5.0), STATUS_OK);
+    assert_int_equal(json_lines_cut(path, 5.0, 0), STATUS_OK);
     assert_text(path, STAT("1") "{\"note\":\"has no kimg\"}\n" STAT("2"));
     assert_text(in_folder(out, "stats.jsonl.bak"), "\n[1]\n{\"Prog\n");
     assert_int_equal(count_entries(out), 2);
+}
+
+/* A rollback is as of the step that it went back to: a resume from there, with a snapshot
+ * from before it, would find it in the part that stays. */
+static void test_lines_of_a_rollback_that_has_not_come_yet_go_to_the_backup(void **state)
+{
+    (void)state;
+#define EVENT(kimg, rollbacks) "{\"kimg\":" kimg ",\"rollbacks\":" rollbacks "}\n"
+#define TICK(n) "{\"Progress/rollbacks\":{\"num\":1,\"mean\":" n ",\"std\":0}}\n"
+    const char *path = in_folder(out, "events.jsonl");
+    write_text(path, EVENT("1", "0") EVENT("3", "0") EVENT("2", "1") TICK("0.0")
+                         TICK("1.0") TICK("2.0"));
+    assert_int_equal(json_lines_cut(path, 2.0, 1), STATUS_OK);
+    assert_text(path, EVENT("1", "0") EVENT("2", "1") TICK("0.0") TICK("1.0"));
+    assert_int_equal(json_lines_cut(path, 2.0, 0), STATUS_OK);
+    assert_text(path, EVENT("1", "0") TICK("0.0"));
+    assert_text(in_folder(out, "events.jsonl.bak"),
+                EVENT("3", "0") TICK("2.0") EVENT("2", "1") TICK("1.0"));
 }
 
 static void test_a_log_without_later_lines_is_left_alone(void **state)
@@ -389,11 +407,11 @@ static void test_a_log_without_later_lines_is_left_alone(void **state)
     write_text(path, STAT("1") STAT("2"));
     struct stat before, after;
     assert_int_equal(stat(path, &before), 0);
-    assert_int_equal(json_lines_cut(path, 2.0), STATUS_OK);
+    assert_int_equal(json_lines_cut(path, 2.0, 0), STATUS_OK);
     assert_int_equal(stat(path, &after), 0);
     assert_true(before.st_ino == after.st_ino);
     assert_int_equal(count_entries(out), 1);
-    assert_int_equal(json_lines_cut(in_folder(out, "is not there"), 1.0), STATUS_OK);
+    assert_int_equal(json_lines_cut(in_folder(out, "is not there"), 1.0, 0), STATUS_OK);
     assert_int_equal(count_entries(out), 1);
 }
 
@@ -403,7 +421,7 @@ static void test_lines_that_cannot_be_moved_stay(void **state)
     const char *path = in_folder(out, "stats.jsonl");
     write_text(path, STAT("1") STAT("2"));
     assert_int_equal(mkdir(in_folder(out, "stats.jsonl.bak"), 0777), 0);
-    assert_int_equal(json_lines_cut(path, 1.0), STATUS_FAILED);
+    assert_int_equal(json_lines_cut(path, 1.0, 0), STATUS_FAILED);
     assert_non_null(
         strstr(status_message(), "its later lines cannot be moved to a .bak file"));
     assert_text(path, STAT("1") STAT("2"));
@@ -417,7 +435,7 @@ static void test_a_resume_clears_away_what_a_kill_left(void **state)
     make_run(&folder);
     write_text(in_folder(folder.path, "snapshot-000003.safetensors.tmp"), "half");
     write_text(in_folder(folder.path, "mine.tmp.txt"), "kept");
-    assert_int_equal(run_folder_reopen(&again, folder.path, 10.0), STATUS_OK);
+    assert_int_equal(run_folder_reopen(&again, folder.path, 10.0, 0), STATUS_OK);
     run_folder_close(&again);
     assert_false(path_exists(in_folder(folder.path, "snapshot-000003.safetensors.tmp")));
     assert_true(path_exists(in_folder(folder.path, "mine.tmp.txt")));
@@ -428,13 +446,13 @@ static void test_two_programs_do_not_train_in_one_folder(void **state)
     (void)state;
     struct run_folder folder, again;
     make_run(&folder);
-    assert_int_equal(run_folder_reopen(&folder, folder.path, 10.0), STATUS_OK);
-    assert_int_equal(run_folder_reopen(&again, folder.path, 1.0), STATUS_USAGE);
+    assert_int_equal(run_folder_reopen(&folder, folder.path, 10.0, 0), STATUS_OK);
+    assert_int_equal(run_folder_reopen(&again, folder.path, 1.0, 0), STATUS_USAGE);
     assert_non_null(
         strstr(status_message(), "another program is training in this folder"));
     assert_false(path_exists(in_folder(folder.path, "stats.jsonl.bak")));
     run_folder_close(&folder);
-    assert_int_equal(run_folder_reopen(&again, folder.path, 10.0), STATUS_OK);
+    assert_int_equal(run_folder_reopen(&again, folder.path, 10.0, 0), STATUS_OK);
     run_folder_close(&again);
 }
 
@@ -442,19 +460,19 @@ static void test_what_is_no_run_folder_is_refused(void **state)
 {
     (void)state;
     struct run_folder folder;
-    assert_int_equal(run_folder_reopen(&folder, in_folder(out, "nowhere"), 1.0),
+    assert_int_equal(run_folder_reopen(&folder, in_folder(out, "nowhere"), 1.0, 0),
                      STATUS_DATA);
     assert_non_null(
         strstr(status_message(), "nowhere: cannot be resumed in: No such file"));
     write_text(in_folder(out, "file"), "");
-    assert_int_equal(run_folder_reopen(&folder, in_folder(out, "file"), 1.0),
+    assert_int_equal(run_folder_reopen(&folder, in_folder(out, "file"), 1.0, 0),
                      STATUS_DATA);
     assert_non_null(strstr(status_message(), "file: is no folder; give a run folder"));
     char path[900];
     snprintf(path, sizeof path, "%s", out);
     while (strlen(path) < 800)
         strcat(path, "/.");
-    assert_int_equal(run_folder_reopen(&folder, path, 1.0), STATUS_DATA);
+    assert_int_equal(run_folder_reopen(&folder, path, 1.0, 0), STATUS_DATA);
     assert_non_null(strstr(status_message(), "characters, at most 767 can be used"));
     run_folder_close(&folder);
 }
@@ -464,7 +482,7 @@ static void test_logs_that_cannot_be_opened_are_told(void **state)
     (void)state;
     struct run_folder folder;
     assert_int_equal(mkdir(in_folder(out, "log.txt"), 0777), 0);
-    assert_int_equal(run_folder_reopen(&folder, out, 1.0), STATUS_FAILED);
+    assert_int_equal(run_folder_reopen(&folder, out, 1.0, 0), STATUS_FAILED);
     assert_non_null(
         strstr(status_message(), "log.txt: cannot be opened for writing: Is a dir"));
 }
@@ -618,6 +636,7 @@ int main(void)
         TEST(test_half_a_line_is_taken_back),
         TEST(test_a_resume_moves_later_lines_to_a_backup),
         TEST(test_a_line_that_a_crash_cut_short_goes_to_the_backup),
+        TEST(test_lines_of_a_rollback_that_has_not_come_yet_go_to_the_backup),
         TEST(test_a_log_without_later_lines_is_left_alone),
         TEST(test_lines_that_cannot_be_moved_stay),
         TEST(test_a_resume_clears_away_what_a_kill_left),
