@@ -162,7 +162,8 @@ static void print_surroundings(FILE *stream)
     print_entry(stream, "fakes000010.png",
                 "samples at that kimg; fakes_init.png before the "
                 "first step, reals.png for comparison");
-    print_entry(stream, "scales.png", "both loss-scale curves, skipped steps marked");
+    print_entry(stream, "scales.png",
+                "every loss scale, skipped and held-back steps marked");
     print_entry(stream, "preview.png", "the window's picture, when there is no window");
     print_entry(stream, "stats.jsonl",
                 "a JSON object per tick; events.jsonl tells of skips, "

@@ -18,7 +18,7 @@ static void print_help(void)
         "usage: twinscale info CHECKPOINT [--digest|--precision]\n"
         "       twinscale info --precision\n"
         "       twinscale info --devices\n\n"
-        "Prints counters, both loss scalers, every setting and the layers of a "
+        "Prints counters, the loss scalers, every setting and the layers of a "
         "checkpoint\n"
         "(a snapshot-*.safetensors, or a run folder: its newest one).\n\n"
         "  --digest    only one number over all tensors and the training state; equal\n"
@@ -36,15 +36,19 @@ static void print_devices(void)
     fputs(text, stdout);
 }
 
-static void print_scaler(const char *name, const struct grad_scaler_saved *s)
+// The skipped steps are the network's, whichever loss of it overflowed.
+static void print_scaler(const char *name, int width, const struct grad_scaler_saved *s)
 {
     char scale[32];
+    char held[48] = "";
+    if (s->held > 0)
+        snprintf(held, sizeof held, "  held back %lld", (long long)s->held);
     printf(
-        "  %s  scale %-8s growth tracker %lld of %lld  skipped %lld of %lld  grown %lld  "
-        "backed off %lld%s\n",
-        name, scale_text((float)s->scale, scale, sizeof scale),
+        "  %-*s  scale %-8s growth tracker %lld of %lld  skipped %lld of %lld%s  grown "
+        "%lld  backed off %lld%s\n",
+        width, name, scale_text((float)s->scale, scale, sizeof scale),
         (long long)s->growth_tracker, (long long)s->growth_interval,
-        (long long)s->skipped, (long long)s->updates, (long long)s->growths,
+        (long long)s->skipped, (long long)s->updates, held, (long long)s->growths,
         (long long)s->backoffs, s->enabled ? "" : "  (off)");
 }
 
@@ -57,8 +61,11 @@ static void print_facts(const char *path, const struct checkpoint_facts *facts)
            duration_text(facts->elapsed_sec, elapsed, sizeof elapsed));
     printf("data: %s, %lld images\n", facts->data_name, (long long)facts->data_count);
     printf("loss scalers:\n");
-    print_scaler("G", &facts->scaler[NETWORK_G]);
-    print_scaler("D", &facts->scaler[NETWORK_D]);
+    int has_fake = facts->has_fake_scaler, width = has_fake ? 6 : 1;
+    print_scaler("G", width, &facts->scaler[NETWORK_G]);
+    print_scaler(has_fake ? "D real" : "D", width, &facts->scaler[NETWORK_D]);
+    if (has_fake)
+        print_scaler("D fake", width, &facts->fake_scaler);
 }
 
 static enum status print_layers(const struct config *config,

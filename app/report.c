@@ -87,9 +87,18 @@ void report_maintenance(struct report *report, double seconds)
 /* ---- the window's facts ---------------------------------------------------------- */
 
 // 0 where scaling is off: the readers then say so.
-static float scale_now(const struct player *player)
+static float scale_now(const struct grad_scaler *scaler, const struct step_record *record)
 {
-    return player->scaler.config.enabled ? player->record.scale_after : 0.0f;
+    return scaler->config.enabled ? record->scale_after : 0.0f;
+}
+
+static void fill_scale(struct dashboard *facts, int scale,
+                       const struct grad_scaler *scaler, const struct step_record *record)
+{
+    facts->scale[scale] = scale_now(scaler, record);
+    facts->growth_tracker[scale] = record->growth_tracker;
+    facts->growth_interval[scale] =
+        scaler->config.enabled ? scaler->config.growth_interval : 0;
 }
 
 static void fill_facts(struct report *report, struct dashboard *facts)
@@ -117,11 +126,12 @@ static void fill_facts(struct report *report, struct dashboard *facts)
     for (int network = 0; network < NETWORK_COUNT; network++) {
         const struct player *player = &trainer->player[network];
         facts->skipped[network] = player->record.skipped;
-        facts->scale[network] = scale_now(player);
-        facts->growth_tracker[network] = player->record.growth_tracker;
-        facts->growth_interval[network] =
-            player->scaler.config.enabled ? player->scaler.config.growth_interval : 0;
+        facts->held[network] = player->record.held;
+        facts->clip_norm[network] = trainer->topology.network[network].clip_norm;
+        fill_scale(facts, network, &player->scaler, &player->record);
     }
+    if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
+        fill_scale(facts, SCALE_D_FAKE, &trainer->topology.fake, &trainer->fake_record);
     facts->grid_columns = config->grid_columns;
     facts->grid_rows = config->grid_rows;
     facts->tile_w = facts->tile_h = config->resolution;
@@ -164,7 +174,39 @@ static void add_losses(struct tick *tick, const struct trainer *trainer)
     statistic_add(&tick->loss[NETWORK_G], g.loss / g.count);
 }
 
-static void add_point(struct report *report, const int64_t skipped[NETWORK_COUNT])
+// Of gradients that were measured, and not skipped for what was found in them.
+static int was_clipped(const struct trainer *trainer, int slot)
+{
+    const struct step_record *record = &trainer->last.records[slot];
+    float most = trainer->topology.network[train_slot_network(trainer, slot)].clip_norm;
+    return most > 0.0f && !record->was_skipped &&
+           clip_factor(record->grad_norm, most) < 1.0f;
+}
+
+static void count_one(uint8_t *count, int is_one)
+{
+    *count = (uint8_t)(*count + (is_one && *count < 255));
+}
+
+// What an optimizer step adds to the point of its step.
+static void add_to_point(struct history_point *point, const struct trainer *trainer,
+                         int slot)
+{
+    const struct step_record *record = &trainer->last.records[slot];
+    int network = train_slot_network(trainer, slot), by_fake = 0, by_own = 1;
+    if (slot < trainer->results.fake_count) {
+        by_fake = step_has_overflowed(&trainer->last.fakes[slot]);
+        by_own = !by_fake || step_has_overflowed(record);
+    }
+    count_one(&point->skipped[network], record->was_skipped && by_own);
+    count_one(&point->skipped[SCALE_D_FAKE], record->was_skipped && by_fake);
+    count_one(&point->held[network], record->was_held);
+    count_one(&point->clipped[network], was_clipped(trainer, slot));
+    if (!record->was_skipped)
+        point->grad_norm[network] = fmaxf(point->grad_norm[network], record->grad_norm);
+}
+
+static void add_point(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
     struct step_losses losses = train_losses(trainer);
@@ -173,11 +215,12 @@ static void add_point(struct report *report, const int64_t skipped[NETWORK_COUNT
     point.loss[NETWORK_G] = (float)(losses.g.loss / losses.g.count);
     point.loss[NETWORK_D] = (float)(losses.real.loss / losses.real.count +
                                     losses.fake.loss / losses.fake.count);
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < NETWORK_COUNT; network++)
         point.scale[network] = trainer->player[network].record.scale_after;
-        point.skipped[network] =
-            (uint8_t)(skipped[network] < 255 ? skipped[network] : 255);
-    }
+    if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
+        point.scale[SCALE_D_FAKE] = trainer->fake_record.scale_after;
+    for (int slot = 0; slot < trainer->results.record_count; slot++)
+        add_to_point(&point, trainer, slot);
     history_add(monitor_history(report->monitor), &point);
 }
 
@@ -222,8 +265,10 @@ static void add_record(struct report *report, int slot)
     tick->skipped_in_tick[network] += record->was_skipped;
     statistic_add(&tick->scale_over_tick[network], (double)record->scale_after);
     // The norm of what overflowed is not finite, and a norm of 0 was not measured.
-    if (!record->was_skipped && record->grad_norm > 0.0f)
+    if (!record->was_skipped && record->grad_norm > 0.0f) {
         statistic_add(&tick->grad_norm[network], (double)record->grad_norm);
+        statistic_add(&tick->clipped[network], was_clipped(trainer, slot));
+    }
     if (slot < trainer->results.fake_count)
         statistic_add(&tick->fake_scale_over_tick,
                       (double)trainer->last.fakes[slot].scale_after);
@@ -232,10 +277,7 @@ static void add_record(struct report *report, int slot)
 void report_step(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
-    int64_t skipped[NETWORK_COUNT] = {0};
     for (int slot = 0; slot < trainer->results.record_count; slot++) {
-        int network = train_slot_network(trainer, slot);
-        skipped[network] += trainer->last.records[slot].was_skipped;
         add_record(report, slot);
         char place[WATCH_PLACE];
         event_optimizer_step(report, slot, place);
@@ -243,7 +285,7 @@ void report_step(struct report *report)
     }
     report_layers(report);
     add_losses(&report->tick, trainer);
-    add_point(report, skipped);
+    add_point(report);
     update_speed(report, 0);
     progress_bar(trainer_kimg(trainer), trainer->config.kimg, report->images_per_sec,
                  report->eta_sec);
@@ -269,7 +311,8 @@ static void finish_tick(struct report *report, double now)
     tick->eta_sec = tick->index == 0 ? (double)NAN : report->eta_sec;
     tick->cpu_mem_gb = peak_memory_gb();
     for (int network = 0; network < NETWORK_COUNT; network++) {
-        tick->scale[network] = scale_now(&trainer->player[network]);
+        const struct player *player = &trainer->player[network];
+        tick->scale[network] = scale_now(&player->scaler, &player->record);
         tick->skipped[network] = trainer->player[network].record.skipped;
         tick->held[network] = trainer->player[network].record.held;
     }

@@ -62,18 +62,14 @@ static const struct step_record *fake_record(const struct trainer *trainer, int 
     return slot < trainer->results.fake_count ? &trainer->last.fakes[slot] : NULL;
 }
 
-static int has_overflowed(const struct step_record *record)
-{
-    return record->found_inf != 0.0f || record->found_inf_unscaled != 0.0f;
-}
-
 // "real", "fakes", "both" or "their sum"; NULL where D has one scale.
 static const char *overflowed_loss(const struct trainer *trainer, int slot)
 {
     const struct step_record *fake = fake_record(trainer, slot);
     if (!fake)
         return NULL;
-    int real = has_overflowed(&trainer->last.records[slot]), fakes = has_overflowed(fake);
+    int real = step_has_overflowed(&trainer->last.records[slot]);
+    int fakes = step_has_overflowed(fake);
     if (!real && !fakes)
         return "their sum";
     return real && fakes ? "both" : fakes ? "fakes" : "real";
@@ -160,7 +156,7 @@ static const char *reason_text(const struct trainer *trainer, int slot)
 {
     const struct step_record *record = &trainer->last.records[slot];
     const struct step_record *fake = fake_record(trainer, slot);
-    return overflow_word(fake && !has_overflowed(record) ? fake : record);
+    return overflow_word(fake && !step_has_overflowed(record) ? fake : record);
 }
 
 // The files of D's real images in that step, without those whose names are not UTF-8.
@@ -280,11 +276,15 @@ void event_write(struct report *report, json_t *event)
 
 void event_rollback(struct report *report, json_t *event)
 {
-    const struct player *player = report->trainer->player;
+    const struct trainer *trainer = report->trainer;
+    const struct player *player = trainer->player;
     json_object_set_new(event, "scale_g",
                         json_real((double)player[NETWORK_G].record.scale_after));
     json_object_set_new(event, "scale_d",
                         json_real((double)player[NETWORK_D].record.scale_after));
+    if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
+        json_object_set_new(event, "scale_d_fake",
+                            json_real((double)trainer->fake_record.scale_after));
     write_step_event(report, event);
 }
 

@@ -20,8 +20,8 @@
  *
  * "storm" has "net", "action" (stop, rollback, fp32-layer, warn), "skips" in a row,
  * "at_floor", "scale" and "reason"; "rollback" has "net", "number", "of", "from_step",
- * "snapshot", "scale" (of that network), "scale_g" and "scale_d", which the run goes on with,
- * and is as of the step that it went back to. "fp32_layer" has "net", the "layer" and "tensor"
+ * "snapshot", "scale" (of that network), "scale_g", "scale_d" and maybe "scale_d_fake", which the
+ * run goes on with, and is as of the step that it went back to. "fp32_layer" has "net", the "layer" and "tensor"
  * that overflowed, the "layers" that are f32 from here on, all "fp32_layers" of the run,
  * "scale_before" and "scale_after".
  *

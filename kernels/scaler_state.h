@@ -78,6 +78,12 @@ struct step_record {
     int64_t adam_t, updates, skipped, skipped_in_a_row, growths, backoffs, held;
 };
 
+/* True when gradients of this record's scale overflowed. */
+DEVICE_INLINE int step_has_overflowed(const struct step_record *record)
+{
+    return record->found_inf != 0.0f || record->found_inf_unscaled != 0.0f;
+}
+
 /* True unless the value is inf or NaN: a bit test, so that no flag can fold it away. */
 DEVICE_INLINE int scale_is_finite(float value)
 {

@@ -99,10 +99,14 @@ void axis_draw_y(const struct canvas *canvas, const struct axis *axis, struct ar
     char text[48];
     double first;
     const int count = ticks(axis, &first);
+    double taken = INFINITY; // labels so far reach up to here
     for (int i = 0; i < count; i++) {
         const double tick = first + i * axis->step;
         const double y = axis_y(axis, inner, tick);
         canvas_hairline(canvas, inner.x, y, inner.x + inner.w, y, INK_LINE, 0.85);
+        if (y > taken - LABEL_SIZE)
+            continue;
+        taken = y;
         canvas_power(canvas, inner.x - LABEL_GAP, y + LABEL_SIZE * 0.36, ALIGN_RIGHT,
                      label_style, axis_label(axis, tick, text, sizeof(text)));
     }

@@ -17,7 +17,8 @@ void canvas_ink(const struct canvas *canvas, enum ink ink, double alpha)
         [INK_BACKGROUND] = 0x0f1115, [INK_PANEL] = 0x16191f, [INK_RAISED] = 0x232831,
         [INK_LINE] = 0x2b303a,       [INK_TEXT] = 0xe9ebef,  [INK_MUTED] = 0xa3abb8,
         [INK_FAINT] = 0x79818f,      [INK_G] = 0x40b8fa,     [INK_D] = 0xfa8c33,
-        [INK_GOOD] = 0x55c58f,       [INK_WAIT] = 0xf2c14e,  [INK_BAD] = 0xf2647a,
+        [INK_D_FAKE] = 0xe08fc6,     [INK_GOOD] = 0x55c58f,  [INK_WAIT] = 0xf2c14e,
+        [INK_BAD] = 0xf2647a,
     };
     const uint32_t color = colors[ink];
     cairo_set_source_rgba(canvas->cairo, (color >> 16 & 255) / 255.0,

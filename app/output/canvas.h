@@ -31,6 +31,7 @@ enum ink {
     INK_FAINT,
     INK_G,
     INK_D,
+    INK_D_FAKE,
     INK_GOOD,
     INK_WAIT,
     INK_BAD,

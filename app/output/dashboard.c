@@ -1,4 +1,4 @@
-/* dashboard.c - lays the picture out: header, samples, both plots, footer.
+/* dashboard.c - lays the picture out: header, samples, plots, footer.
  *
  * Everything is placed in design units. A picture of 1280x720 pixels is 1280x720 units; a
  * larger one is scaled up; in a smaller one the units shrink only with the square root,
@@ -58,53 +58,84 @@ static double scale_of(int width, int height)
 
 /* ---- Layout ---------------------------------------------------------------------- */
 
-/* Samples beside the plots; above them where the picture is taller than wide. */
-static void place(const struct canvas *canvas, struct area *samples, struct area *scales,
-                  struct area *losses)
+struct layout {
+    struct area samples, plots;
+    int has_norms;
+    struct area scales, norms, losses; // within `plots`
+};
+
+#define NORMS_LEAST 380.0 // units of height from which on a third plot has room
+
+static void place_plots(struct layout *layout, int has_norms)
 {
+    const struct area plots = layout->plots;
+    const double gap = GAP * 0.75;
+    layout->has_norms = has_norms && plots.h >= NORMS_LEAST;
+    const double room = plots.h - gap * (layout->has_norms ? 2 : 1);
+    const double scales_h = room * (layout->has_norms ? 0.4 : 0.53);
+    const double norms_h = layout->has_norms ? room * 0.3 : 0.0;
+    double y = plots.y;
+    layout->scales = (struct area){plots.x, y, plots.w, scales_h};
+    y += scales_h + gap;
+    layout->norms = (struct area){plots.x, y, plots.w, norms_h};
+    y += layout->has_norms ? norms_h + gap : 0.0;
+    layout->losses = (struct area){plots.x, y, plots.w, room - scales_h - norms_h};
+}
+
+/* Samples beside the plots; above them where the picture is taller than wide. */
+static struct layout place(const struct canvas *canvas, int has_norms)
+{
+    struct layout layout;
     const double bottom = canvas->height - FOOTER;
     const struct area body = {MARGIN, HEADER, canvas->width - 2.0 * MARGIN,
                               fmax(40.0, bottom - HEADER)};
     struct area plots = body;
     if (canvas->height > 1.1 * canvas->width) {
         const double side = fmin(body.w, body.h * 0.5);
-        *samples = (struct area){body.x, body.y, body.w, side};
+        layout.samples = (struct area){body.x, body.y, body.w, side};
         plots.y += side + CAPTION + GAP / 2.0;
         plots.h -= side + CAPTION + GAP / 2.0;
     } else {
         const double side = fmin(body.h - CAPTION, body.w * 0.46);
-        *samples = (struct area){body.x, body.y, side, fmax(20.0, side)};
+        layout.samples = (struct area){body.x, body.y, side, fmax(20.0, side)};
         plots.x += side + GAP;
         plots.w -= side + GAP;
     }
-    const double scales_h = (plots.h - GAP * 0.75) * 0.53;
-    *scales = (struct area){plots.x, plots.y, plots.w, scales_h};
-    *losses = (struct area){plots.x, plots.y + scales_h + GAP * 0.75, plots.w,
-                            plots.h - scales_h - GAP * 0.75};
+    layout.plots = plots;
+    place_plots(&layout, has_norms);
+    return layout;
+}
+
+static void draw_plots(const struct canvas *canvas, const struct dashboard *dashboard,
+                       const struct layout *layout)
+{
+    struct area inner[3] = {plot_inner_of_scales(dashboard, layout->scales, 0)};
+    int count = 1;
+    struct series series;
+    if (!series_create(&series, dashboard->points, dashboard->point_count,
+                       plot_columns(canvas, inner[0].w), SMOOTH_UNITS * canvas->scale))
+        return; // no memory for the curves: the rest of the picture still tells
+    plot_scales(canvas, dashboard, &series, layout->scales, 0);
+    if (layout->has_norms) {
+        plot_norms(canvas, dashboard, &series, layout->norms, 0);
+        inner[count++] = plot_inner(layout->norms, 0);
+    }
+    plot_losses(canvas, dashboard, &series, layout->losses, 1);
+    inner[count++] = plot_inner(layout->losses, 1);
+    plot_hover(canvas, dashboard, &series, inner, count);
+    series_release(&series);
 }
 
 static void draw_all(const struct canvas *canvas, const struct dashboard *dashboard)
 {
-    struct area samples, scales, losses;
-    place(canvas, &samples, &scales, &losses);
+    const struct layout layout = place(canvas, plot_has_norms(dashboard));
     draw_header(canvas, dashboard);
-    draw_samples(canvas, dashboard, samples);
+    draw_samples(canvas, dashboard, layout.samples);
     draw_footer(canvas, dashboard);
-    if (dashboard->shows_layers) {
-        plot_layers(
-            canvas, dashboard,
-            (struct area){scales.x, scales.y, scales.w, losses.y + losses.h - scales.y});
-        return;
-    }
-    const struct area upper = plot_inner(scales, 0), lower = plot_inner(losses, 1);
-    struct series series;
-    if (!series_create(&series, dashboard->points, dashboard->point_count,
-                       plot_columns(canvas, upper.w), SMOOTH_UNITS * canvas->scale))
-        return; // no memory for the curves: the rest of the picture still tells
-    plot_scales(canvas, dashboard, &series, scales, 0);
-    plot_losses(canvas, dashboard, &series, losses, 1);
-    plot_hover(canvas, dashboard, &series, upper, lower);
-    series_release(&series);
+    if (dashboard->shows_layers)
+        plot_layers(canvas, dashboard, layout.plots);
+    else
+        draw_plots(canvas, dashboard, &layout);
 }
 
 void dashboard_draw(const struct dashboard *dashboard, uint32_t *pixels, int width,
@@ -160,7 +191,8 @@ static void draw_scales_only(const struct canvas *canvas,
     const struct area panel = draw_caption(canvas, dashboard);
     struct series series;
     if (!series_create(&series, dashboard->points, dashboard->point_count,
-                       plot_columns(canvas, plot_inner(panel, 1).w), SMOOTH_UNITS))
+                       plot_columns(canvas, plot_inner_of_scales(dashboard, panel, 1).w),
+                       SMOOTH_UNITS))
         return;
     plot_scales(canvas, dashboard, &series, panel, 1);
     series_release(&series);

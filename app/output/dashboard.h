@@ -1,12 +1,14 @@
-/* dashboard.h - the one drawing of a run: samples, both loss scales, both losses; or, in the
- * place of the curves, what every layer's tensors held.
+/* dashboard.h - the one drawing of a run: samples, its loss scales, both losses, and where
+ * gradients are clipped their norms; or, in the place of the curves, what every layer's
+ * tensors held.
  * Flow:  history + sample pixels -> [dashboard_draw] -> window, preview.png, scales.png.
  * Owns:  nothing; draws into pixels. Free of SDL, so that it works and is tested
  * headless.
  *
  * Colours that stay apart for colour-blind readers, and a dash pattern besides: G blue
- * solid, D orange dashed. Scales on a log2 axis whose range follows the data (below 2^0
- * too); every skip is a mark on its own curve. Dense curves are reduced to one min/max
+ * solid, D orange dashed, D's loss on fakes rose dotted. Scales on a log2 axis whose range
+ * follows the data (below 2^0 too); every skip is a triangle on its own curve, every step that
+ * was held back a ring. Dense curves are reduced to one min/max
  * pair a column. */
 #ifndef APP_OUTPUT_DASHBOARD_H
 #define APP_OUTPUT_DASHBOARD_H
@@ -26,9 +28,12 @@ struct dashboard {
     int64_t step;
     double kimg, kimg_total, images_per_sec, eta_sec, elapsed_sec, epoch;
     int64_t skipped[NETWORK_COUNT]; // totals
-    float scale[NETWORK_COUNT];
-    int32_t growth_tracker[NETWORK_COUNT];
-    int64_t growth_interval[NETWORK_COUNT];
+    int64_t held[NETWORK_COUNT];
+    float scale[SCALE_COUNT]; // SCALE_D_FAKE: 0 where D has one scale
+    int32_t growth_tracker[SCALE_COUNT];
+    int64_t growth_interval[SCALE_COUNT];
+    float
+        clip_norm[NETWORK_COUNT]; // 0: gradients are not clipped, nor their norm measured
     // The sample grid: columns x rows tiles of [h,w,channels] u8, tile after tile.
     int grid_columns, grid_rows, tile_w, tile_h, tile_channels;
     const uint8_t *tiles; // NULL until the first samples

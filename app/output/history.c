@@ -1,9 +1,9 @@
 /* history.c - the growing list of steps, thinned before it grows too long to draw.
  *
  * Thinning takes the older half in groups of consecutive steps and keeps of each group
- * the first step, every step that skipped or was followed by a change, and the steps with the smallest and the
- * largest scale and loss of each network. A curve drawn as min and max per pixel column
- * looks the same. */
+ * the first step, every step that skipped, was held back or was followed by a change, and
+ * the steps with the smallest and the largest of each scale, loss and norm. A curve drawn as
+ * min and max per pixel column looks the same. */
 #include "app/output/history.h"
 
 #include <pthread.h>
@@ -61,19 +61,25 @@ static void mark_extremes(const struct history_point *group, size_t n, size_t fi
         keep[low] = keep[high] = 1;
 }
 
+static int is_marked(const struct history_point *point)
+{
+    int marks = point->skipped[SCALE_D_FAKE];
+    for (int net = 0; net < NETWORK_COUNT; net++)
+        marks |= point->skipped[net] | point->held[net] | point->changed[net];
+    return marks != 0;
+}
+
 static size_t thin_group(struct history_point *to, const struct history_point *group,
                          size_t n)
 {
     uint8_t keep[THIN_GROUP] = {1};
-    for (int net = 0; net < NETWORK_COUNT; net++) {
-        const size_t offset = (size_t)net * sizeof(float);
-        mark_extremes(group, n, offsetof(struct history_point, scale) + offset, keep);
-        mark_extremes(group, n, offsetof(struct history_point, loss) + offset, keep);
-    }
+    // All floats of a point, one after the other.
+    for (size_t field = offsetof(struct history_point, scale);
+         field < offsetof(struct history_point, skipped); field += sizeof(float))
+        mark_extremes(group, n, field, keep);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
-        if (keep[i] || group[i].skipped[NETWORK_G] || group[i].skipped[NETWORK_D] ||
-            group[i].changed[NETWORK_G] || group[i].changed[NETWORK_D])
+        if (keep[i] || is_marked(&group[i]))
             to[kept++] = group[i]; // never ahead of the reading position
     return kept;
 }

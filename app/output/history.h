@@ -1,4 +1,4 @@
-/* history.h - what every step said: scales, skips, losses.
+/* history.h - what every step said: scales, skips, losses, norms of gradients.
  * Flow:  train -> [history] -> dashboard, scales.png, view.
  * Owns:  its arrays; safe between one writer and many readers (a mutex inside). */
 #ifndef APP_OUTPUT_HISTORY_H
@@ -9,13 +9,20 @@
 
 enum { NETWORK_G, NETWORK_D, NETWORK_COUNT };
 
+/* The scales: each network's, and that of D's loss on fakes where it has its own. */
+enum { SCALE_D_FAKE = NETWORK_COUNT, SCALE_COUNT };
+
 /* One training step (one G step and its n_dis D steps). */
 struct history_point {
     int64_t step;
     double kimg;
-    float scale[NETWORK_COUNT];     // after the step
+    float scale[SCALE_COUNT];       // after the step; 0: there is none
     float loss[NETWORK_COUNT];      // unscaled
-    uint8_t skipped[NETWORK_COUNT]; // times that the network skipped within this step
+    float grad_norm[NETWORK_COUNT]; // the largest; unscaled, unclipped; 0: not measured
+    // Times within this step that the network skipped for gradients of that scale.
+    uint8_t skipped[SCALE_COUNT];
+    uint8_t held[NETWORK_COUNT];    // times that the other's overflow held it back
+    uint8_t clipped[NETWORK_COUNT]; // gradients were clipped
     uint8_t changed[NETWORK_COUNT]; // a setting of it was changed after this step
 };
 
@@ -33,8 +40,9 @@ size_t history_count(const struct history *history);
 
 /* Copies all points into *points (grown with realloc, *room its capacity) and returns the
  * count: a consistent view without holding the lock while drawing. Beyond HISTORY_MAX
- * points the older half is thinned (of each group of steps the smallest and largest scale
- * and loss, every skip and every change, are kept), so that a run of days stays drawable. */
+ * points the older half is thinned (of each group of steps the smallest and largest scale,
+ * loss and norm, and every step that was skipped, held back or followed by a change, are
+ * kept), so that a run of days stays drawable. */
 size_t history_copy(const struct history *history, struct history_point **points,
                     size_t *room);
 

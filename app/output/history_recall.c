@@ -1,5 +1,5 @@
 /* history_recall.c - merges the two logs by step: events tell when a scale changed, ticks
- * tell the losses. */
+ * tell losses and norms. */
 #include "app/output/history_recall.h"
 
 #include <jansson.h>
@@ -13,14 +13,16 @@
 struct change {
     int64_t step;
     double kimg;
-    int network, is_skip, is_change;
+    int scale; // whose: NETWORK_G, NETWORK_D, SCALE_D_FAKE
+    int is_skip, is_held, is_change;
     float before, after;
 };
 
 struct tick_facts {
     int64_t step;
     double kimg;
-    float loss[NETWORK_COUNT], scale[NETWORK_COUNT];
+    float loss[NETWORK_COUNT], norm[NETWORK_COUNT], clipped[NETWORK_COUNT];
+    float scale[SCALE_COUNT];
 };
 
 struct logs {
@@ -55,15 +57,29 @@ static void push_change(struct logs *logs, const struct change *change)
     logs->changes[logs->change_count++] = *change;
 }
 
-// The scales that both networks went on with.
+// The scales that the run went on with.
 static void add_rollback(struct logs *logs, json_t *event, struct change change)
 {
-    static const char *const keys[NETWORK_COUNT] = {"scale_g", "scale_d"};
-    for (int network = 0; network < NETWORK_COUNT; network++) {
-        change.network = network;
-        change.after = (float)number_of(event, keys[network]);
+    static const char *const keys[SCALE_COUNT] = {"scale_g", "scale_d", "scale_d_fake"};
+    for (change.scale = 0; change.scale < SCALE_COUNT; change.scale++) {
+        change.after = (float)number_of(event, keys[change.scale]);
         push_change(logs, &change);
     }
+}
+
+// A skip of D may be that of one of its losses, or of both; a growth tells of its own loss.
+static void add_scale_event(struct logs *logs, json_t *event, struct change change)
+{
+    const char *loss = json_string_value(json_object_get(event, "loss"));
+    int by_fake = loss && (!strcmp(loss, "fakes") || !strcmp(loss, "both"));
+    int is_skip = change.is_skip;
+    change.is_skip = is_skip && (!loss || strcmp(loss, "fakes") != 0);
+    push_change(logs, &change);
+    change.is_skip = is_skip && by_fake;
+    change.scale = SCALE_D_FAKE;
+    change.before = (float)number_of(event, "fake_scale_before");
+    change.after = (float)number_of(event, "fake_scale_after");
+    push_change(logs, &change);
 }
 
 static void add_event(void *context, json_t *event)
@@ -76,8 +92,9 @@ static void add_event(void *context, json_t *event)
         return;
     struct change change = {.step = (int64_t)step,
                             .kimg = number_of(event, "kimg"),
-                            .network = net[0] == 'G' ? NETWORK_G : NETWORK_D,
+                            .scale = net[0] == 'G' ? NETWORK_G : NETWORK_D,
                             .is_skip = strcmp(word, "skip") == 0,
+                            .is_held = strcmp(word, "held") == 0,
                             .is_change = strcmp(word, "change") == 0 ||
                                          strcmp(word, "fp32_layer") == 0,
                             .before = (float)number_of(event, "scale_before"),
@@ -85,7 +102,7 @@ static void add_event(void *context, json_t *event)
     if (strcmp(word, "rollback") == 0)
         add_rollback(logs, event, change);
     else
-        push_change(logs, &change);
+        add_scale_event(logs, event, change);
 }
 
 static void add_tick(void *context, json_t *tick)
@@ -104,62 +121,84 @@ static void add_tick(void *context, json_t *tick)
         .kimg = mean_of(tick, "Progress/kimg"),
         .loss = {(float)mean_of(tick, "Loss/G/loss"),
                  (float)mean_of(tick, "Loss/D/loss")},
-        .scale = {(float)mean_of(tick, "Scale/G"), (float)mean_of(tick, "Scale/D")}};
+        .norm = {(float)mean_of(tick, "Grad/G_norm"),
+                 (float)mean_of(tick, "Grad/D_norm")},
+        .clipped = {(float)mean_of(tick, "Grad/G_clipped"),
+                    (float)mean_of(tick, "Grad/D_clipped")},
+        .scale = {(float)mean_of(tick, "Scale/G"), (float)mean_of(tick, "Scale/D"),
+                  (float)mean_of(tick, "Scale/D_fake")}};
 }
 
 /* ---- merging --------------------------------------------------------------------- */
 
 // Before its first change a scale is what that change found; without any, what ticks say.
-static void first_scales(const struct logs *logs, float scale[NETWORK_COUNT])
+static void first_scales(const struct logs *logs, float scale[SCALE_COUNT])
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
-        scale[network] = logs->tick_count ? logs->ticks[0].scale[network] : 1.0f;
+    for (int s = 0; s < SCALE_COUNT; s++) {
+        scale[s] = logs->tick_count ? logs->ticks[0].scale[s] : 1.0f;
         for (size_t i = logs->change_count; i-- > 0;)
-            if (logs->changes[i].network == network && isfinite(logs->changes[i].before))
-                scale[network] = logs->changes[i].before;
+            if (logs->changes[i].scale == s && isfinite(logs->changes[i].before))
+                scale[s] = logs->changes[i].before;
     }
 }
 
 static struct history_point point_of(const struct tick_facts *tick, int64_t step,
-                                     double kimg, const float scale[NETWORK_COUNT])
+                                     double kimg, const float scale[SCALE_COUNT])
 {
     struct history_point point = {.step = step, .kimg = kimg};
-    for (int network = 0; network < NETWORK_COUNT; network++) {
-        point.loss[network] = tick->loss[network];
-        point.scale[network] = scale[network];
-    }
+    memcpy(point.scale, scale, sizeof point.scale);
+    memcpy(point.loss, tick->loss, sizeof point.loss);
     return point;
+}
+
+// Of the tick as a whole, so once.
+static void add_norms(struct history_point *point, const struct tick_facts *tick)
+{
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        point->grad_norm[network] =
+            isfinite(tick->norm[network]) ? tick->norm[network] : 0.0f;
+        point->clipped[network] = tick->clipped[network] > 0.0f;
+    }
+}
+
+// The changes from `next` on that were in one step; returns the first after them.
+static size_t merge_step(const struct logs *logs, size_t next, float scale[SCALE_COUNT],
+                         const struct tick_facts *tick, struct history_point *point)
+{
+    int64_t step = logs->changes[next].step;
+    *point = point_of(tick, step, logs->changes[next].kimg, scale);
+    for (; next < logs->change_count && logs->changes[next].step == step; next++) {
+        const struct change *change = &logs->changes[next];
+        scale[change->scale] = change->after;
+        point->skipped[change->scale] += (uint8_t)change->is_skip;
+        if (change->scale == SCALE_D_FAKE)
+            continue;
+        point->held[change->scale] += (uint8_t)change->is_held;
+        point->changed[change->scale] |= (uint8_t)change->is_change;
+    }
+    memcpy(point->scale, scale, sizeof point->scale);
+    return next;
 }
 
 static void merge(const struct logs *logs, struct history *history)
 {
-    float scale[NETWORK_COUNT];
+    float scale[SCALE_COUNT];
     size_t next = 0;
     first_scales(logs, scale);
     for (size_t i = 0; i < logs->tick_count; i++) {
         const struct tick_facts *tick = &logs->ticks[i];
-        int is_covered = 0; // a change has made a point at the tick's own step
+        struct history_point point = {0};
         while (next < logs->change_count && logs->changes[next].step <= tick->step) {
-            int64_t step = logs->changes[next].step;
-            double kimg = logs->changes[next].kimg;
-            uint8_t skipped[NETWORK_COUNT] = {0}, changed[NETWORK_COUNT] = {0};
-            for (; next < logs->change_count && logs->changes[next].step == step;
-                 next++) {
-                scale[logs->changes[next].network] = logs->changes[next].after;
-                skipped[logs->changes[next].network] +=
-                    (uint8_t)logs->changes[next].is_skip;
-                changed[logs->changes[next].network] |=
-                    (uint8_t)logs->changes[next].is_change;
-            }
-            struct history_point point = point_of(tick, step, kimg, scale);
-            memcpy(point.skipped, skipped, sizeof skipped);
-            memcpy(point.changed, changed, sizeof changed);
+            next = merge_step(logs, next, scale, tick, &point);
+            if (point.step == tick->step)
+                break;
             history_add(history, &point);
-            is_covered = step == tick->step;
         }
-        struct history_point point = point_of(tick, tick->step, tick->kimg, scale);
-        if (!is_covered)
-            history_add(history, &point);
+        // A change may have made the point at the tick's own step.
+        if (point.step != tick->step)
+            point = point_of(tick, tick->step, tick->kimg, scale);
+        add_norms(&point, tick);
+        history_add(history, &point);
     }
 }
 

@@ -13,9 +13,20 @@
 
 /* Where the curves of a panel are. has_kimg: numbers below the x axis. */
 struct area plot_inner(struct area panel, int has_kimg);
+/* The same of the panel of scales, whose legend may have a third row. */
+struct area plot_inner_of_scales(const struct dashboard *dashboard, struct area panel,
+                                 int has_kimg);
+
+/* How many scales there are to draw: two, or three. */
+int plot_scale_count(const struct dashboard *dashboard);
 
 void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
                  const struct series *series, struct area panel, int has_kimg);
+/* Norms of unscaled gradients before clipping, on a log2 axis: a line where they are clipped
+ * to, and a mark at the foot for every column in which they were. */
+void plot_norms(const struct canvas *canvas, const struct dashboard *dashboard,
+                const struct series *series, struct area panel, int has_kimg);
+int plot_has_norms(const struct dashboard *dashboard);
 void plot_losses(const struct canvas *canvas, const struct dashboard *dashboard,
                  const struct series *series, struct area panel, int has_kimg);
 
@@ -24,9 +35,10 @@ void plot_losses(const struct canvas *canvas, const struct dashboard *dashboard,
 void plot_layers(const struct canvas *canvas, const struct dashboard *dashboard,
                  struct area area);
 
-/* The line and the box at the step below the pointer; inner areas of both plots. */
+/* The line and the box at the step below the pointer; inner areas of `count` plots, from
+ * the top one down. */
 void plot_hover(const struct canvas *canvas, const struct dashboard *dashboard,
-                const struct series *series, struct area scales, struct area losses);
+                const struct series *series, const struct area *plots, int count);
 
 /* Columns of a plot that is `width` units wide: one per device pixel. */
 int plot_columns(const struct canvas *canvas, double width);

@@ -76,7 +76,7 @@ static void draw_loss_legend(const struct canvas *canvas,
     double x = panel.x + panel.w - PLOT_PADDING - 212.0;
     for (int net = 0; net < NETWORK_COUNT; net++, x += 112.0) {
         char text[48];
-        const double end = plot_key(canvas, x, panel.y + 20.0, net);
+        const double end = plot_key(canvas, x, panel.y + 20.0, net, network_name[net]);
         if (dashboard->point_count == 0)
             continue;
         const float loss = dashboard->points[dashboard->point_count - 1].loss[net];

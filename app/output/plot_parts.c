@@ -5,10 +5,11 @@
 #include <stdio.h>
 
 #define HEAD 50.0   // title and legend above the inner area
+#define ROW 18.0    // of a legend
 #define GUTTER 52.0 // y labels
 #define FOOT 26.0   // x labels
 
-const enum ink network_ink[NETWORK_COUNT] = {INK_G, INK_D};
+const enum ink network_ink[SCALE_COUNT] = {INK_G, INK_D, INK_D_FAKE};
 const char *const network_name[NETWORK_COUNT] = {"G", "D"};
 
 int plot_columns(const struct canvas *canvas, double width)
@@ -25,6 +26,28 @@ struct area plot_inner(struct area panel, int has_kimg)
                          fmax(1.0, panel.h - HEAD - foot)};
 }
 
+int plot_scale_count(const struct dashboard *dashboard)
+{
+    return dashboard->scale[SCALE_D_FAKE] > 0.0f ? SCALE_COUNT : NETWORK_COUNT;
+}
+
+struct area plot_inner_of_scales(const struct dashboard *dashboard, struct area panel,
+                                 int has_kimg)
+{
+    const double more = ROW * (plot_scale_count(dashboard) - NETWORK_COUNT);
+    struct area inner = plot_inner(panel, has_kimg);
+    inner.y += more;
+    inner.h = fmax(1.0, inner.h - more);
+    return inner;
+}
+
+const char *plot_scale_name(const struct dashboard *dashboard, int scale)
+{
+    if (plot_scale_count(dashboard) == NETWORK_COUNT || scale == NETWORK_G)
+        return network_name[scale];
+    return scale == NETWORK_D ? "D real" : "D fake";
+}
+
 double column_x(const struct series *series, struct area inner, int column)
 {
     return inner.x + inner.w * (column + 0.5) / series->column_count;
@@ -32,12 +55,13 @@ double column_x(const struct series *series, struct area inner, int column)
 
 void plot_select_pen(const struct canvas *canvas, int net, double width)
 {
-    static const double dashes[] = {6.0, 3.0};
+    static const double dashes[] = {6.0, 3.0}, dots[] = {2.0, 2.5};
     cairo_new_path(canvas->cairo);
     canvas_ink(canvas, network_ink[net], 1.0);
     cairo_set_line_width(canvas->cairo, width);
     cairo_set_line_join(canvas->cairo, CAIRO_LINE_JOIN_ROUND);
-    cairo_set_dash(canvas->cairo, dashes, net == NETWORK_D ? 2 : 0, 0.0);
+    cairo_set_dash(canvas->cairo, net == SCALE_D_FAKE ? dots : dashes,
+                   net == NETWORK_G ? 0 : 2, 0.0);
 }
 
 void plot_stroke(const struct canvas *canvas)
@@ -58,29 +82,40 @@ void plot_begin_curves(const struct canvas *canvas, struct area inner)
 void plot_dot(const struct canvas *canvas, double x, double y, int net)
 {
     cairo_new_path(canvas->cairo);
-    cairo_arc(canvas->cairo, x, y, net == NETWORK_D ? 2.6 : 4.2, 0.0, 2.0 * M_PI);
+    cairo_arc(canvas->cairo, x, y, net == NETWORK_G ? 4.2 : 2.6, 0.0, 2.0 * M_PI);
     canvas_ink(canvas, network_ink[net], 1.0);
     cairo_fill(canvas->cairo);
 }
 
 void plot_triangle(const struct canvas *canvas, double x, double y, int net)
 {
-    const double half = net == NETWORK_D ? 3.2 : 4.4;
+    const double half = net == NETWORK_G ? 4.4 : 3.2;
     cairo_move_to(canvas->cairo, x, y);
     cairo_rel_line_to(canvas->cairo, -half, -1.8 * half);
     cairo_rel_line_to(canvas->cairo, 2.0 * half, 0.0);
     cairo_close_path(canvas->cairo);
 }
 
-double plot_key(const struct canvas *canvas, double x, double y, int net)
+void plot_ring(const struct canvas *canvas, double x, double y, int net)
+{
+    cairo_new_path(canvas->cairo);
+    cairo_arc(canvas->cairo, x, y, 3.4, 0.0, 2.0 * M_PI);
+    canvas_ink(canvas, INK_PANEL, 1.0);
+    cairo_fill_preserve(canvas->cairo);
+    canvas_ink(canvas, network_ink[net], 1.0);
+    cairo_set_line_width(canvas->cairo, 1.5);
+    cairo_stroke(canvas->cairo);
+}
+
+double plot_key(const struct canvas *canvas, double x, double y, int net,
+                const char *name)
 {
     const struct text_style style = {12.5, 1, network_ink[net]};
     plot_select_pen(canvas, net, 2.0);
     cairo_move_to(canvas->cairo, x, y - 4.5);
     cairo_line_to(canvas->cairo, x + 21.0, y - 4.5);
     plot_stroke(canvas);
-    return x + 28.0 +
-           canvas_text(canvas, x + 28.0, y, ALIGN_LEFT, style, network_name[net]);
+    return x + 28.0 + canvas_text(canvas, x + 28.0, y, ALIGN_LEFT, style, name);
 }
 
 void plot_title(const struct canvas *canvas, struct area panel, const char *title,

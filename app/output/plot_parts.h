@@ -11,14 +11,18 @@
 
 #define PLOT_PADDING 14.0
 
-extern const enum ink network_ink[NETWORK_COUNT];
+extern const enum ink network_ink[SCALE_COUNT];
 extern const char *const network_name[NETWORK_COUNT];
+
+/* "G"; "D", or where its losses have a scale each "D real" and "D fake". */
+const char *plot_scale_name(const struct dashboard *dashboard, int scale);
 
 /* The middle of a column. */
 double column_x(const struct series *series, struct area inner, int column);
 
-/* A new path in the network's colour; D is dashed besides, so that it can be told from G
- * without colour. plot_stroke() draws it and ends the dashes. */
+/* A new path in the colour of that scale or network; D is dashed besides, and its loss on
+ * fakes dotted, so that they can be told from G without colour. plot_stroke() draws it and
+ * ends the dashes. */
 void plot_select_pen(const struct canvas *canvas, int net, double width);
 void plot_stroke(const struct canvas *canvas);
 /* Clips to the inner area until cairo_restore(). */
@@ -29,8 +33,11 @@ void plot_dot(const struct canvas *canvas, double x, double y, int net);
 /* Adds a triangle to the path, pointing down to (x, y); D's is smaller for the same
  * reason. */
 void plot_triangle(const struct canvas *canvas, double x, double y, int net);
-/* A short sample of the network's line, then its letter. Returns where the text ends. */
-double plot_key(const struct canvas *canvas, double x, double y, int net);
+/* A ring around (x, y), in the network's colour. */
+void plot_ring(const struct canvas *canvas, double x, double y, int net);
+/* A short sample of the line, then `name`. Returns where the text ends. */
+double plot_key(const struct canvas *canvas, double x, double y, int net,
+                const char *name);
 
 /* The panel with its title and a note below it. */
 void plot_title(const struct canvas *canvas, struct area panel, const char *title,

@@ -1,4 +1,5 @@
-/* plot_scales.c - both loss scales on a log2 axis, every skip and every change a mark. */
+/* plot_scales.c - the loss scales on a log2 axis; every skip, every step that was held back
+ * and every change a mark. */
 #include "app/output/plot.h"
 
 #include <math.h>
@@ -49,6 +50,18 @@ static void draw_skips(const struct canvas *canvas, const struct series *series,
     cairo_stroke_preserve(cairo);
     canvas_ink(canvas, network_ink[net], 1.0);
     cairo_fill(cairo);
+}
+
+/* One ring a column, on the curve: the scale stays where it is. */
+static void draw_held(const struct canvas *canvas, const struct series *series,
+                      const struct axis *axis, struct area inner, int net)
+{
+    for (int c = 0; c < series->column_count; c++) {
+        const float scale = series->columns[c].of[net].held_scale;
+        if (!isnan(scale))
+            plot_ring(canvas, column_x(series, inner, c),
+                      axis_y(axis, inner, log2(scale)), net);
+    }
 }
 
 /* A thin upright line through the panel where settings were changed by hand, with a square
@@ -105,40 +118,93 @@ static void draw_growth(const struct canvas *canvas, const struct dashboard *das
     canvas_text_fit(canvas, x + 42.0, y, end - x - 42.0, style, text);
 }
 
+/* Where the columns of the legend stand, from its left end. */
+struct legend {
+    double x, end;
+    double scale, skips, held, growth; // 0: there is no room for it, or no need
+    double skips_width;
+};
+
+#define TITLE_WIDTH 90.0
+#define GROWTH_WIDTH 196.0
+#define HELD_WIDTH 88.0
+
+static struct legend place_legend(const struct dashboard *dashboard, struct area panel)
+{
+    const int has_held = dashboard->held[NETWORK_G] + dashboard->held[NETWORK_D] > 0;
+    const double left = panel.x + PLOT_PADDING + TITLE_WIDTH;
+    struct legend legend = {.end = panel.x + panel.w - PLOT_PADDING};
+    double room = legend.end - left - 4.0;
+    const int has_three = plot_scale_count(dashboard) > NETWORK_COUNT;
+    legend.scale = has_three ? 84.0 : 50.0;
+    legend.skips = legend.scale + 58.0;
+    legend.skips_width = has_three ? 100.0 : 88.0;
+    double width = legend.skips + legend.skips_width;
+    if (has_held && width + HELD_WIDTH <= room) {
+        legend.held = width;
+        width += HELD_WIDTH;
+    }
+    if (width + GROWTH_WIDTH <= room) {
+        legend.growth = width;
+        width += GROWTH_WIDTH;
+    } else if (!legend.held) {
+        width -= 24.0; // what stands last needs no gap
+    }
+    legend.x = fmax(legend.end - width, left);
+    return legend;
+}
+
+static void draw_counts(const struct canvas *canvas, const struct dashboard *dashboard,
+                        const struct legend *legend, double y, int net)
+{
+    const struct text_style style = {12.0, 0, INK_MUTED};
+    const char *whose = plot_scale_count(dashboard) > NETWORK_COUNT && net == NETWORK_D
+                            ? "D " // for either loss
+                            : "";
+    const double x = legend->x + legend->skips;
+    char text[64], count[40];
+    grouped_number((double)dashboard->skipped[net], 0, count, sizeof(count));
+    snprintf(text, sizeof(text), "%s %sskip%s", count, whose,
+             dashboard->skipped[net] == 1 ? "" : "s");
+    cairo_new_path(canvas->cairo);
+    plot_triangle(canvas, x, y - 1.5, net);
+    canvas_ink(canvas, network_ink[net], 1.0);
+    cairo_fill(canvas->cairo);
+    canvas_text_fit(canvas, x + 8.0, y,
+                    fmin(legend->skips_width - 12.0, legend->end - x - 8.0), style, text);
+    if (!legend->held)
+        return;
+    const double held = legend->x + legend->held;
+    grouped_number((double)dashboard->held[net], 0, count, sizeof(count));
+    snprintf(text, sizeof(text), "%s held", count);
+    plot_ring(canvas, held + 4.0, y - 4.5, net);
+    canvas_text_fit(canvas, held + 13.0, y, HELD_WIDTH - 17.0, style, text);
+}
+
 static void draw_scale_legend(const struct canvas *canvas,
                               const struct dashboard *dashboard, struct area panel)
 {
     const struct text_style value_style = {12.5, 0, INK_TEXT};
-    const struct text_style skip_style = {12.0, 0, INK_MUTED};
-    const double title_end = panel.x + PLOT_PADDING + 90.0;
-    const int has_growth = panel.w > 500.0;
-    const double width = has_growth ? 392.0 : 172.0;
-    const double x = fmax(panel.x + panel.w - PLOT_PADDING - width, title_end);
-    const double end = panel.x + panel.w - PLOT_PADDING;
-    for (int net = 0; net < NETWORK_COUNT; net++) {
-        char text[64], count[40];
+    const struct legend legend = place_legend(dashboard, panel);
+    for (int net = 0; net < plot_scale_count(dashboard); net++) {
+        char text[64];
         const double y = panel.y + 20.0 + net * 18.0;
-        plot_key(canvas, x, y, net);
+        plot_key(canvas, legend.x, y, net, plot_scale_name(dashboard, net));
         if (dashboard->scale[net] > 0.0f)
-            canvas_power(canvas, x + 50.0, y, ALIGN_LEFT, value_style,
+            canvas_power(canvas, legend.x + legend.scale, y, ALIGN_LEFT, value_style,
                          scale_text(dashboard->scale[net], text, sizeof(text)));
-        grouped_number((double)dashboard->skipped[net], 0, count, sizeof(count));
-        snprintf(text, sizeof(text), "%s skip%s", count,
-                 dashboard->skipped[net] == 1 ? "" : "s");
-        cairo_new_path(canvas->cairo);
-        plot_triangle(canvas, x + 108.0, y - 1.5, net);
-        canvas_ink(canvas, network_ink[net], 1.0);
-        cairo_fill(canvas->cairo);
-        canvas_text_fit(canvas, x + 116.0, y, 74.0, skip_style, text);
-        if (has_growth)
-            draw_growth(canvas, dashboard, x + 196.0, y, end, net);
+        if (net < NETWORK_COUNT)
+            draw_counts(canvas, dashboard, &legend, y, net);
+        if (legend.growth > 0.0)
+            draw_growth(canvas, dashboard, legend.x + legend.growth, y, legend.end, net);
     }
 }
 
 void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
                  const struct series *series, struct area panel, int has_kimg)
 {
-    const struct area inner = plot_inner(panel, has_kimg);
+    const struct area inner = plot_inner_of_scales(dashboard, panel, has_kimg);
+    const int count = plot_scale_count(dashboard);
     const float now = dashboard->scale[NETWORK_G];
     const struct axis axis = axis_of_scales(series->scale_low, series->scale_high,
                                             now > 0.0f ? log2((double)now) : (double)NAN);
@@ -148,11 +214,13 @@ void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
     plot_begin_curves(canvas, inner);
     for (int net = 0; net < NETWORK_COUNT; net++)
         draw_changes(canvas, series, inner, net);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < count; net++)
         draw_scale_curve(canvas, series, &axis, inner, net);
     for (int net = 0; net < NETWORK_COUNT; net++)
+        draw_held(canvas, series, &axis, inner, net);
+    for (int net = 0; net < count; net++)
         draw_skips(canvas, series, &axis, inner, net);
     cairo_restore(canvas->cairo);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < count; net++)
         draw_last_scale(canvas, series, &axis, inner, net);
 }

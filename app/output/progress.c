@@ -210,10 +210,13 @@ static void put_scale(json_t *json, const struct tick *tick, int network, const 
 static void put_extras(json_t *json, const struct tick *tick)
 {
     static const char *const norm_keys[] = {"Grad/G_norm", "Grad/D_norm"};
+    static const char *const clip_keys[] = {"Grad/G_clipped", "Grad/D_clipped"};
     static const char *const held_keys[] = {"Scale/G_held", "Scale/D_held"};
     for (int network = 0; network < NETWORK_COUNT; network++) {
         if (tick->grad_norm[network].num > 0)
             put(json, norm_keys[network], &tick->grad_norm[network]);
+        if (tick->clipped[network].num > 0)
+            put(json, clip_keys[network], &tick->clipped[network]);
         if (tick->held[network] > 0)
             put_one(json, held_keys[network], (double)tick->held[network]);
     }

@@ -40,6 +40,7 @@ struct tick {
     int64_t skipped_in_tick[NETWORK_COUNT];
     int64_t held[NETWORK_COUNT]; // steps that the other's overflow held back
     struct statistic grad_norm[NETWORK_COUNT]; // unscaled, unclipped; empty: not measured
+    struct statistic clipped[NETWORK_COUNT];   // 1 for a step that was clipped, else 0
     struct statistic fake_scale_over_tick;     // of D's loss on fakes; empty: it has none
     double cpu_mem_gb;
 };
@@ -60,7 +61,7 @@ void tick_line(const struct tick *tick, char *text, size_t bytes);
  * Timing/images_per_sec, Loss/G/loss, Loss/D/loss, Loss/scores/real, Loss/scores/fake,
  * Loss/signs/real, Loss/signs/fake, Scale/G, Scale/D (over the steps of the tick),
  * Scale/G_skipped, Scale/D_skipped (in total), Resources/cpu_mem_gb; where there are any,
- * Grad/G_norm, Grad/D_norm, Scale/G_held, Scale/D_held (in total) and Scale/D_fake. Other
+ * Grad/G_norm, Grad/D_norm, Grad/G_clipped, Grad/D_clipped (shares), Scale/G_held, Scale/D_held (in total) and Scale/D_fake. Other
  * empty means, and those that are not finite, are null. The caller frees. */
 char *tick_json(const struct tick *tick, double timestamp);
 

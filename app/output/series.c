@@ -55,13 +55,16 @@ static void find_kimg_range(struct series *series, const struct history_point *p
 static void clear_columns(struct series *series)
 {
     for (int c = 0; c < series->column_count; c++)
-        for (int net = 0; net < NETWORK_COUNT; net++)
+        for (int net = 0; net < SCALE_COUNT; net++)
             series->columns[c].of[net] = (struct column_of_network){
                 .scale_first = NAN,
                 .scale_last = NAN,
                 .scale_min = NAN,
                 .scale_max = NAN,
                 .skip_scale = NAN,
+                .held_scale = NAN,
+                .norm_min = NAN,
+                .norm_max = NAN,
                 .loss_min = NAN,
                 .loss_max = NAN,
                 .loss_smooth = NAN,
@@ -82,6 +85,16 @@ static void add_scale(struct column_of_network *column, float scale, int skips)
         column->skip_scale = fminf(column->skip_scale, scale);
 }
 
+static void add_norm(struct column_of_network *column, float norm)
+{
+    if (!(isfinite(norm) && norm > 0.0f))
+        return;
+    column->norm_count++;
+    column->norm_sum += log2((double)norm);
+    column->norm_min = fminf(column->norm_min, norm);
+    column->norm_max = fmaxf(column->norm_max, norm);
+}
+
 static void add_loss(struct column_of_network *column, float loss)
 {
     if (!isfinite(loss))
@@ -90,6 +103,18 @@ static void add_loss(struct column_of_network *column, float loss)
     column->loss_sum += loss;
     column->loss_min = fminf(column->loss_min, loss);
     column->loss_max = fmaxf(column->loss_max, loss);
+}
+
+// What has no part in a scale.
+static void add_network(struct column_of_network *column,
+                        const struct history_point *point, int net)
+{
+    add_loss(column, point->loss[net]);
+    add_norm(column, point->grad_norm[net]);
+    if (point->held[net] > 0 && point->scale[net] > 0.0f)
+        column->held_scale = fminf(column->held_scale, point->scale[net]);
+    column->clips += point->clipped[net] > 0;
+    column->changes += point->changed[net];
 }
 
 /* Weights fall by 1/e every `window` columns to both sides, so the line does not lag
@@ -132,10 +157,15 @@ static void find_ranges(struct series *series, double *lows, double *highs)
 {
     size_t n = 0;
     series->scale_low = series->scale_high = NAN;
+    series->norm_low = series->norm_high = NAN;
     series->loss_low = series->loss_high = NAN;
     for (int c = 0; c < series->column_count; c++) {
-        for (int net = 0; net < NETWORK_COUNT; net++) {
+        for (int net = 0; net < SCALE_COUNT; net++) {
             const struct column_of_network *column = &series->columns[c].of[net];
+            if (column->norm_count > 0) {
+                widen(&series->norm_low, &series->norm_high, log2(column->norm_min));
+                widen(&series->norm_low, &series->norm_high, log2(column->norm_max));
+            }
             if (!isnan(column->scale_min)) {
                 widen(&series->scale_low, &series->scale_high, log2(column->scale_min));
                 widen(&series->scale_low, &series->scale_high, log2(column->scale_max));
@@ -173,11 +203,11 @@ int series_create(struct series *series, const struct history_point *points, siz
     for (size_t i = 0; i < count; i++) {
         struct column *column = &series->columns[series_column(series, points[i].kimg)];
         column->count++;
-        for (int net = 0; net < NETWORK_COUNT; net++) {
-            add_scale(&column->of[net], points[i].scale[net], points[i].skipped[net]);
-            add_loss(&column->of[net], points[i].loss[net]);
-            column->of[net].changes += points[i].changed[net];
-        }
+        for (int scale = 0; scale < SCALE_COUNT; scale++)
+            add_scale(&column->of[scale], points[i].scale[scale],
+                      points[i].skipped[scale]);
+        for (int net = 0; net < NETWORK_COUNT; net++)
+            add_network(&column->of[net], &points[i], net);
     }
     for (int net = 0; net < NETWORK_COUNT; net++)
         smooth_losses(series, net, smooth_columns);

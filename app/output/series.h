@@ -12,12 +12,17 @@
 
 #include "app/output/history.h"
 
-/* What one network did in one column. */
+/* What one network did in one column; of D's loss on fakes, its scale alone. */
 struct column_of_network {
     float scale_first, scale_last, scale_min, scale_max; // NaN when no scale was usable
     float skip_scale; // smallest scale after a skip; NaN without a skip
+    float held_scale; // the same of steps that were held back
     int skips;
-    int changes;    // of its settings
+    int changes;              // of its settings
+    int clips;                // steps whose gradients were clipped
+    float norm_min, norm_max; // of its gradients; NaN when none was measured
+    double norm_sum;          // of log2, over norm_count steps
+    int norm_count;
     int loss_count; // finite losses
     double loss_sum;
     float loss_min, loss_max;         // NaN when loss_count is 0
@@ -27,7 +32,7 @@ struct column_of_network {
 
 struct column {
     int count; // steps; 0 when none fell here
-    struct column_of_network of[NETWORK_COUNT];
+    struct column_of_network of[SCALE_COUNT];
 };
 
 struct series {
@@ -37,6 +42,7 @@ struct series {
     double kimg_low, kimg_high; // left and right end
     double scale_low,
         scale_high;             // log2 of the smallest and the largest scale; NaN if none
+    double norm_low, norm_high; // log2 of the norms; NaN if none
     double loss_low, loss_high; // what is worth showing of the losses; NaN if none
 };
 

@@ -12,6 +12,7 @@
 
 #define COLOR_G 0x40b8fau
 #define COLOR_D 0xfa8c33u
+#define COLOR_D_FAKE 0xe08fc6u
 #define COLOR_BAD 0xf2647au
 #define CANARY 0xdeadbeefu
 
@@ -152,6 +153,53 @@ static void test_both_curves_are_drawn_in_their_colours(void **state)
     free(points);
 }
 
+// All that a run can have: three scales, steps that were held back, norms, a read-out.
+static void add_everything(struct dashboard *dashboard, struct history_point *points)
+{
+    for (size_t i = 0; i < dashboard->point_count; i++) {
+        points[i].scale[SCALE_D_FAKE] = 4096.0f;
+        points[i].skipped[SCALE_D_FAKE] = i % 500 == 9;
+        points[i].held[NETWORK_G] = i % 500 == 7;
+        points[i].grad_norm[NETWORK_G] = 2.0f;
+        points[i].grad_norm[NETWORK_D] = 30.0f + (float)(i % 7);
+        points[i].clipped[NETWORK_D] = i % 2;
+    }
+    dashboard->scale[SCALE_D_FAKE] = 4096.0f;
+    dashboard->growth_interval[SCALE_D_FAKE] = 2000;
+    dashboard->held[NETWORK_G] = 1209;
+    dashboard->skipped[NETWORK_D] = 1026;
+    dashboard->clip_norm[NETWORK_G] = 5.0f;
+    dashboard->clip_norm[NETWORK_D] = 32.0f;
+}
+
+static void test_norms_and_a_third_scale_are_drawn_where_a_run_has_them(void **state)
+{
+    (void)state;
+    struct history_point *points = make_points(3000);
+    struct dashboard dashboard = make_dashboard(points, 3000);
+    struct frame without = frame_create(1280, 720), with = frame_create(1280, 720);
+    draw(&dashboard, &without);
+    add_everything(&dashboard, points);
+    draw(&dashboard, &with);
+    assert_int_equal(count_color(&without, COLOR_D_FAKE), 0);
+    assert_true(count_color(&with, COLOR_D_FAKE) > 200);
+    // A gap of the background between three plots, where one plot was before.
+    long gaps = 0;
+    for (int y = 90; y < 680; y++)
+        gaps += at(&with, 1250, y) == 0x0f1115 && at(&with, 1250, y - 1) != 0x0f1115;
+    assert_int_equal(gaps, 2);
+    // Samples, header and footer are as before.
+    long elsewhere = 0;
+    for (int y = 0; y < 720; y++)
+        for (int x = 0; x < 1280; x++)
+            if (x < 600 || y < 75 || y > 690)
+                elsewhere += at(&with, x, y) != at(&without, x, y);
+    assert_int_equal(elsewhere, 0);
+    free(without.pixels);
+    free(with.pixels);
+    free(points);
+}
+
 static void test_every_size_is_filled_and_nothing_lies_outside(void **state)
 {
     (void)state;
@@ -162,7 +210,11 @@ static void test_every_size_is_filled_and_nothing_lies_outside(void **state)
     struct dashboard dashboard = make_dashboard(points, 500);
     uint8_t *tiles = add_tiles(&dashboard, 8, 8, 28, 3);
     dashboard.has_keys = 1;
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    const size_t count = sizeof(sizes) / sizeof(sizes[0]);
+    for (size_t k = 0; k < 2 * count; k++) {
+        const size_t i = k % count;
+        if (k == count)
+            add_everything(&dashboard, points);
         struct frame frame = frame_create(sizes[i][0], sizes[i][1]);
         dashboard.hover_x = sizes[i][0] * 3 / 4;
         dashboard.hover_y = sizes[i][1] / 3;
@@ -485,6 +537,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_curves_are_drawn_in_their_colours),
+        cmocka_unit_test(test_norms_and_a_third_scale_are_drawn_where_a_run_has_them),
         cmocka_unit_test(test_every_size_is_filled_and_nothing_lies_outside),
         cmocka_unit_test(test_a_size_of_zero_draws_nothing),
         cmocka_unit_test(

@@ -54,21 +54,33 @@ static struct history_point eventful_point(int64_t step)
         point.loss[NETWORK_D] = -3.0f - (float)(step / 9001);
     point.skipped[NETWORK_G] = step % 7919 == 29;
     point.skipped[NETWORK_D] = step % 1009 == 31 ? 2 : 0;
+    point.skipped[SCALE_D_FAKE] = step % 5003 == 37;
+    point.held[NETWORK_G] = step % 4001 == 41;
+    if (step % 12007 == 43)
+        point.scale[SCALE_D_FAKE] = 1024.0f;
+    if (step % 14009 == 47)
+        point.grad_norm[NETWORK_D] = 900.0f;
     return point;
+}
+
+static int is_extreme(int64_t step)
+{
+    return step % 10007 == 13 || step % 20011 == 17 || step % 15013 == 19 ||
+           step % 9001 == 23 || step % 12007 == 43 || step % 14009 == 47;
 }
 
 static void test_thinning_keeps_extremes_and_every_skip(void **state)
 {
     (void)state;
     struct history *history = history_create();
-    int64_t events = 0, skips[NETWORK_COUNT] = {0, 0};
+    int64_t events = 0, skips[SCALE_COUNT] = {0}, held = 0;
     for (int64_t step = 1; step <= LONG_RUN; step++) {
         const struct history_point point = eventful_point(step);
         history_add(history, &point);
-        events += step % 10007 == 13 || step % 20011 == 17 || step % 15013 == 19 ||
-                  step % 9001 == 23;
-        skips[NETWORK_G] += point.skipped[NETWORK_G];
-        skips[NETWORK_D] += point.skipped[NETWORK_D];
+        events += is_extreme(step);
+        for (int scale = 0; scale < SCALE_COUNT; scale++)
+            skips[scale] += point.skipped[scale];
+        held += point.held[NETWORK_G];
     }
     struct history_point *points = NULL;
     size_t room = 0;
@@ -78,14 +90,16 @@ static void test_thinning_keeps_extremes_and_every_skip(void **state)
     for (size_t i = 0; i < count; i++) {
         const int64_t step = points[i].step;
         assert_true(i == 0 || points[i - 1].step < step);
-        events -= step % 10007 == 13 || step % 20011 == 17 || step % 15013 == 19 ||
-                  step % 9001 == 23;
-        for (int net = 0; net < NETWORK_COUNT; net++)
-            skips[net] -= points[i].skipped[net];
+        events -= is_extreme(step);
+        for (int scale = 0; scale < SCALE_COUNT; scale++)
+            skips[scale] -= points[i].skipped[scale];
+        held -= points[i].held[NETWORK_G];
     }
     assert_int_equal(events, 0);
     assert_int_equal(skips[NETWORK_G], 0);
     assert_int_equal(skips[NETWORK_D], 0);
+    assert_int_equal(skips[SCALE_D_FAKE], 0);
+    assert_int_equal(held, 0);
     assert_int_equal(points[0].step, 1);
     // The newest half is whole.
     for (size_t i = count - HISTORY_MAX / 4; i < count; i++)

@@ -35,6 +35,12 @@ static void add_change(FILE *file, const char *word, const char *net, int step,
             word, net, before, after, step, step / 10.0);
 }
 
+static void add_event(FILE *file, const char *event, int step, int rollbacks)
+{
+    fprintf(file, "{%s,\"step\":%d,\"kimg\":%g,\"rollbacks\":%d}\n", event, step,
+            step / 10.0, rollbacks);
+}
+
 static void test_the_curves_of_a_run_come_back_from_its_logs(void **state)
 {
     (void)state;
@@ -91,13 +97,65 @@ static void test_logs_that_are_not_there_recall_nothing(void **state)
     history_destroy(history);
 }
 
-/* ---- rollbacks ------------------------------------------------------------------- */
-
-static void add_event(FILE *file, const char *event, int step, int rollbacks)
+static void test_what_only_some_runs_have_comes_back_too(void **state)
 {
-    fprintf(file, "{%s,\"step\":%d,\"kimg\":%g,\"rollbacks\":%d}\n", event, step,
-            step / 10.0, rollbacks);
+    (void)state;
+    char stats[600], events[600];
+    const char *folder = make_folder("recall");
+    snprintf(stats, sizeof stats, "%s/stats.jsonl", folder);
+    snprintf(events, sizeof events, "%s/events.jsonl", folder);
+    FILE *file = fopen(stats, "w");
+    assert_non_null(file);
+    struct tick tick = {.step = 20, .kimg = 2.0, .scale = {4.0f, 16.0f}};
+    statistic_add(&tick.fake_scale_over_tick, 200.0);
+    statistic_add(&tick.grad_norm[NETWORK_D], 6.0);
+    statistic_add(&tick.clipped[NETWORK_D], 0.25);
+    char *json = tick_json(&tick, 0.0);
+    fprintf(file, "%s\n", json);
+    free(json);
+    fclose(file);
+    file = fopen(events, "w");
+    assert_non_null(file);
+#define OF_D(loss, before, after, fake_before, fake_after)       \
+    "\"event\":\"skip\",\"net\":\"D\",\"scale_before\":" #before \
+    ",\"scale_after\":" #after ",\"loss\":\"" loss               \
+    "\",\"fake_scale_before\":" #fake_before ",\"fake_scale_after\":" #fake_after
+    add_event(file, OF_D("fakes", 32, 32, 256, 128), 3, 0);
+    add_event(file,
+              "\"event\":\"held\",\"net\":\"G\",\"scale_before\":4,\"scale_after\":4", 3,
+              0);
+    add_event(file, OF_D("real", 32, 16, 128, 128), 5, 0);
+    add_event(file, OF_D("both", 16, 8, 128, 64), 7, 0);
+    add_event(file,
+              "\"event\":\"growth\",\"net\":\"D\",\"loss\":\"fakes\","
+              "\"fake_scale_before\":64,\"fake_scale_after\":128",
+              9, 0);
+    fclose(file);
+    struct history *history = history_create();
+    struct history_point *points = NULL;
+    size_t room = 0;
+    history_recall(history, stats, events);
+    assert_int_equal(history_copy(history, &points, &room), 5);
+    static const float d[] = {32, 16, 8, 8, 8}, fake[] = {128, 128, 64, 128, 128};
+    static const int d_skips[] = {0, 1, 1, 0, 0}, fake_skips[] = {1, 0, 1, 0, 0};
+    for (int i = 0; i < 5; i++) {
+        assert_true(points[i].scale[NETWORK_G] == 4.0f);
+        assert_true(points[i].scale[NETWORK_D] == d[i]);
+        assert_true(points[i].scale[SCALE_D_FAKE] == fake[i]);
+        assert_int_equal(points[i].skipped[NETWORK_D], d_skips[i]);
+        assert_int_equal(points[i].skipped[SCALE_D_FAKE], fake_skips[i]);
+        assert_int_equal(points[i].held[NETWORK_G], i == 0);
+        assert_int_equal(points[i].held[NETWORK_D], 0);
+        assert_true(points[i].grad_norm[NETWORK_D] == (i == 4 ? 6.0f : 0.0f));
+        assert_int_equal(points[i].clipped[NETWORK_D], i == 4);
+        assert_true(points[i].grad_norm[NETWORK_G] == 0.0f);
+    }
+    free(points);
+    history_destroy(history);
+    remove_folder(folder);
 }
+
+/* ---- rollbacks ------------------------------------------------------------------- */
 
 // From step 30 back to 10, from 22 to 20; `numbers`: as this release writes it.
 static void write_logs(const char *stats, const char *events, int numbers)
@@ -225,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_curves_of_a_run_come_back_from_its_logs),
         cmocka_unit_test(test_logs_that_are_not_there_recall_nothing),
+        cmocka_unit_test(test_what_only_some_runs_have_comes_back_too),
         cmocka_unit_test(test_steps_that_a_rollback_gave_up_are_not_recalled),
         cmocka_unit_test(test_a_run_that_went_back_is_told_once),
     };

@@ -13,6 +13,7 @@ enum { WIDTH = 700, HEIGHT = 320 };
 
 #define COLOR_G 0x40b8fau
 #define COLOR_D 0xfa8c33u
+#define COLOR_D_FAKE 0xe08fc6u
 
 /* A black canvas in memory, scale 1. */
 struct paper {
@@ -178,6 +179,91 @@ static void test_each_curve_and_each_skip_stands_where_its_numbers_are(void **st
     series_release(&series);
 }
 
+static void test_a_third_scale_and_held_steps_stand_where_their_numbers_are(void **state)
+{
+    struct paper *paper = *state;
+    enum { N = 400 };
+    static struct history_point points[N];
+    make_points(points, N);
+    for (int i = 0; i < N; i++)
+        points[i].scale[SCALE_D_FAKE] = i < 199 ? 4096.0f : 2048.0f;
+    points[199].skipped[SCALE_D_FAKE] = 1;
+    points[299].held[NETWORK_G] = 1;
+    const struct dashboard dashboard = {.points = points,
+                                        .point_count = N,
+                                        .scale = {32768.0f, 512.0f, 2048.0f},
+                                        .held = {1, 0}};
+    const struct area panel = {0, 0, WIDTH, HEIGHT};
+    const struct area inner = plot_inner_of_scales(&dashboard, panel, 1);
+    assert_true(inner.y > plot_inner(panel, 1).y); // a third row in the legend
+    struct series series;
+    assert_int_equal(
+        series_create(&series, points, N, plot_columns(&paper->canvas, inner.w), 7.0), 1);
+    plot_scales(&paper->canvas, &dashboard, &series, panel, 1);
+    const struct axis y = axis_of_scales(series.scale_low, series.scale_high, NAN);
+    const struct axis x = axis_exact(series.kimg_low, series.kimg_high, 7);
+    int dots = 0, gaps = 0;
+    for (double kimg = 230.0; kimg < 380.0; kimg += 0.5) {
+        const double px = axis_x(&x, inner, kimg), py = axis_y(&y, inner, 11.0);
+        dots += has_line(paper, px, py, COLOR_D_FAKE);
+        gaps += is_dark(pixel(paper, px, py));
+    }
+    assert_true(dots > 30 && gaps > 30);
+    assert_int_equal(
+        pixel(paper, axis_x(&x, inner, 200.0) - 2.0, axis_y(&y, inner, 11.0) - 4.5),
+        COLOR_D_FAKE);
+    // A ring on G's curve: hollow, and higher than the curve is thick.
+    const double ring_x = axis_x(&x, inner, 300.0), ring_y = axis_y(&y, inner, 15.0);
+    assert_true(is_dark(pixel(paper, ring_x, ring_y)));
+    assert_true(has_line(paper, ring_x, ring_y - 3.4, COLOR_G));
+    assert_true(has_line(paper, ring_x + 20.0, ring_y, COLOR_G));
+    assert_true(is_dark(pixel(paper, ring_x + 20.0, ring_y - 3.4)));
+    series_release(&series);
+}
+
+static void test_norms_have_their_limit_and_a_mark_where_they_were_clipped(void **state)
+{
+    struct paper *paper = *state;
+    enum { N = 400 };
+    static struct history_point points[N];
+    make_points(points, N);
+    for (int i = 0; i < N; i++) {
+        points[i].grad_norm[NETWORK_G] = i < 200 ? 2.0f : 16.0f;
+        points[i].clipped[NETWORK_G] = i >= 200;
+    }
+    const struct dashboard dashboard = {
+        .points = points, .point_count = N, .clip_norm = {4.0f, 0.0f}};
+    assert_true(plot_has_norms(&dashboard));
+    const struct area panel = {0, 0, WIDTH, HEIGHT}, inner = plot_inner(panel, 1);
+    struct series series;
+    assert_int_equal(
+        series_create(&series, points, N, plot_columns(&paper->canvas, inner.w), 7.0), 1);
+    plot_norms(&paper->canvas, &dashboard, &series, panel, 1);
+    const struct axis x = axis_exact(series.kimg_low, series.kimg_high, 7);
+    const double early = axis_x(&x, inner, 100.0), late = axis_x(&x, inner, 300.0);
+    // From the top: the norms of the second half, the limit, those of the first half.
+    int rows[3] = {0}, found = 0;
+    for (int row = (int)inner.y; row < (int)(inner.y + inner.h) - 6 && found < 3; row++) {
+        const double at = found == 0 ? late : early;
+        if (!is_dark(pixel(paper, at, row))) {
+            rows[found++] = row;
+            row += 4;
+        }
+    }
+    assert_int_equal(found, 3);
+    // 16, 4 and 2 on a log2 axis: two steps to the limit, one beyond.
+    assert_true(abs((rows[1] - rows[0]) - 2 * (rows[2] - rows[1])) <= 4);
+    const double foot = inner.y + inner.h - 2.0;
+    int marks[2] = {0};
+    for (int i = -10; i <= 10; i++) {
+        marks[0] += pixel(paper, early + i, foot) == COLOR_G;
+        marks[1] += pixel(paper, late + i, foot) == COLOR_G;
+    }
+    assert_int_equal(marks[0], 0);
+    assert_true(marks[1] > 10);
+    series_release(&series);
+}
+
 static void test_losses_break_off_where_they_are_not_numbers(void **state)
 {
     struct paper *paper = *state;
@@ -276,6 +362,12 @@ int main(void)
         cmocka_unit_test(test_labels_tell_their_numbers),
         cmocka_unit_test_setup_teardown(
             test_each_curve_and_each_skip_stands_where_its_numbers_are, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_a_third_scale_and_held_steps_stand_where_their_numbers_are, setup,
+            teardown),
+        cmocka_unit_test_setup_teardown(
+            test_norms_have_their_limit_and_a_mark_where_they_were_clipped, setup,
+            teardown),
         cmocka_unit_test_setup_teardown(test_losses_break_off_where_they_are_not_numbers,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_text_stays_within_its_room, setup, teardown),

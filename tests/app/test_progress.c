@@ -313,6 +313,25 @@ static void test_stats_have_every_key_in_the_form_of_stylegan(void **state)
     json_decref(json);
 }
 
+static void test_what_only_some_runs_have_is_told_by_those(void **state)
+{
+    (void)state;
+    struct tick tick = example();
+    statistic_add(&tick.grad_norm[NETWORK_D], 4.0);
+    statistic_add(&tick.grad_norm[NETWORK_D], 6.0);
+    statistic_add(&tick.clipped[NETWORK_D], 0.0);
+    statistic_add(&tick.clipped[NETWORK_D], 1.0);
+    statistic_add(&tick.fake_scale_over_tick, 512.0);
+    tick.held[NETWORK_G] = 7;
+    json_t *json = parsed(&tick);
+    assert_int_equal(json_object_size(json), 26);
+    assert_entry(json, "Grad/D_norm", 2, 5, 1);
+    assert_entry(json, "Grad/D_clipped", 2, 0.5, 0.5);
+    assert_entry(json, "Scale/D_fake", 1, 512, 0);
+    assert_entry(json, "Scale/G_held", 1, 7, 0);
+    json_decref(json);
+}
+
 static void assert_null_entry(json_t *json, const char *key, int num)
 {
     json_t *entry = json_object_get(json, key);
@@ -581,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_values_that_are_none_are_shown_as_such),
         cmocka_unit_test(test_no_numbers_make_the_tick_line_too_long),
         cmocka_unit_test(test_stats_have_every_key_in_the_form_of_stylegan),
+        cmocka_unit_test(test_what_only_some_runs_have_is_told_by_those),
         cmocka_unit_test(test_what_is_not_finite_is_null),
         cmocka_unit_test(test_the_bar_fills_the_terminal_but_one_column),
         cmocka_unit_test(test_a_narrow_terminal_keeps_the_most_important),

@@ -46,6 +46,39 @@ static void test_columns_keep_extremes_first_last_and_skips(void **state)
     series_release(&series);
 }
 
+static void test_columns_keep_norms_clips_held_steps_and_a_third_scale(void **state)
+{
+    (void)state;
+    struct history_point points[100];
+    for (int i = 0; i < 100; i++) {
+        points[i] = point_at(i + 1, 16.0f, 1.0f);
+        points[i].scale[SCALE_D_FAKE] = 256.0f;
+        points[i].grad_norm[NETWORK_G] = i == 44 ? 8.0f : i == 45 ? 0.5f : 2.0f;
+    }
+    points[44].clipped[NETWORK_G] = 3;
+    points[45].held[NETWORK_D] = 1;
+    points[46].scale[SCALE_D_FAKE] = 128.0f;
+    points[46].skipped[SCALE_D_FAKE] = 1;
+    points[47].grad_norm[NETWORK_G] = NAN;
+    struct series series;
+    assert_int_equal(series_create(&series, points, 100, 10, 2.0), 1);
+    const struct column *column = &series.columns[series_column(&series, 45.0)];
+    const struct column_of_network *g = &column->of[NETWORK_G];
+    assert_true(g->norm_min == 0.5f && g->norm_max == 8.0f);
+    assert_int_equal(g->norm_count, 9);
+    assert_true(g->norm_sum == 7.0 + 3.0 - 1.0);
+    assert_int_equal(g->clips, 1);
+    assert_true(isnan(g->held_scale));
+    const struct column_of_network *d = &column->of[NETWORK_D];
+    assert_true(d->held_scale == 32.0f && isnan(d->norm_min) && isnan(d->skip_scale));
+    const struct column_of_network *fake = &column->of[SCALE_D_FAKE];
+    assert_true(fake->scale_min == 128.0f && fake->scale_last == 256.0f);
+    assert_true(fake->skip_scale == 128.0f && fake->loss_count == 0);
+    assert_true(series.norm_low == -1.0 && series.norm_high == 3.0);
+    assert_true(series.scale_low == 4.0 && series.scale_high == 8.0);
+    series_release(&series);
+}
+
 static void test_values_that_are_not_finite_have_no_place(void **state)
 {
     (void)state;
@@ -160,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_columns_keep_extremes_first_last_and_skips),
+        cmocka_unit_test(test_columns_keep_norms_clips_held_steps_and_a_third_scale),
         cmocka_unit_test(test_values_that_are_not_finite_have_no_place),
         cmocka_unit_test(test_smoothing_is_the_weighted_mean_to_both_sides),
         cmocka_unit_test(test_a_spike_does_not_flatten_the_losses_but_a_run_away_is_seen),

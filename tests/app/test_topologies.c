@@ -81,6 +81,12 @@ static void test_a_scale_per_loss_tells_which_loss_overflowed(void **state)
     assert_int_equal(count("log.txt", "step 7: D.s scale grew to 2^10"), 1);
     assert_int_equal(count("events.jsonl", "\"skip\".*\"loss\":\"real\""), 1);
     assert_true(count("stats.jsonl", "\"Scale/D_fake\"") > 0);
+    char text[16384];
+    assert_int_equal(twinscale(text, sizeof text, "info '%s'", run_in(out)), 0);
+    assert_non_null(strstr(text, "\n  G       scale 2^10 "));
+    assert_non_null(strstr(text, "\n  D real  scale 2^10 "));
+    assert_non_null(strstr(text, "\n  D fake  scale 2^12 "));
+    assert_non_null(strstr(text, "growth tracker 0 of 4  skipped 1 of 8"));
 }
 
 static void test_steps_that_are_held_back_are_told_and_counted(void **state)
@@ -93,6 +99,10 @@ static void test_steps_that_are_held_back_are_told_and_counted(void **state)
     assert_int_equal(count("events.jsonl", "\"held\",\"net\":\"G\""), 2);
     assert_int_equal(count("events.jsonl", "\"skip\",\"net\":\"G\""), 0);
     assert_int_equal(count("stats.jsonl", "\"Scale/G_held\":{\"num\":1,\"mean\":2.0"), 1);
+    char text[16384];
+    assert_int_equal(twinscale(text, sizeof text, "info '%s'", run_in(out)), 0);
+    assert_non_null(strstr(text, "skipped 0 of 6  held back 2"));
+    assert_null(strstr(text, "skipped 2 of 6  held back"));
 }
 
 static void test_norms_are_told_where_gradients_are_clipped(void **state)
@@ -102,6 +112,8 @@ static void test_norms_are_told_where_gradients_are_clipped(void **state)
     // A norm of the unscaled gradients: at a scale of 1024 the scaled would be hundreds.
     double norm = mean_of(run_in(out), "Grad/G_norm", 0);
     assert_true(norm > 0.1 && norm < 50.0);
+    double clipped = mean_of(run_in(out), "Grad/G_clipped", 0);
+    assert_true(norm > 1.0 ? clipped > 0.0 : clipped < 1.0);
     assert_int_equal(count("stats.jsonl", "Grad/D_norm"), 0);
 }
 
