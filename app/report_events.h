@@ -20,10 +20,10 @@
  *
  * "storm" has "net", "action" (stop, rollback, fp32-layer, warn), "skips" in a row,
  * "at_floor", "scale" and "reason"; "rollback" has "net", "number", "of", "from_step",
- * "snapshot", "scale" (of that network), "scale_g", "scale_d" and maybe "scale_d_fake", which the
- * run goes on with, and is as of the step that it went back to. "fp32_layer" has "net", the "layer" and "tensor"
- * that overflowed, the "layers" that are f32 from here on, all "fp32_layers" of the run,
- * "scale_before" and "scale_after".
+ * "snapshot", "scale" (of that network), "scale_g", "scale_d" and maybe "scale_d_fake", which
+ * the run goes on with, and is as of the step that it went back to. "fp32_layer" has "net",
+ * the "layer" and "tensor" that overflowed, the "layers" that are f32 from here on, all
+ * "fp32_layers" of the run, "scale_before" and "scale_after".
  *
  * A "change" has "net", "key" ("d.scale"), "before", "after" (as text), and "scale_before"
  * and "scale_after": what the request that it was part of did to the network's scale.
