@@ -44,3 +44,8 @@ enum status conv_check(const struct conv_desc *d)
             x, y, dtype_name(d->dtype), dtype_name(d->out_dtype));
     return STATUS_OK;
 }
+
+double conv_macs(const struct conv_desc *d)
+{
+    return (double)d->y.n * d->y.h * d->y.w * d->y.c * d->kernel * d->kernel * d->x.c;
+}

@@ -47,6 +47,8 @@
     X(conv, forward)            \
     X(conv, dgrad)              \
     X(conv, wgrad)              \
+    X(conv, describe)           \
+    X(conv, peak)               \
     X(norm, stats)              \
     X(norm, finalize)           \
     X(norm, finalize_running)   \

@@ -159,6 +159,18 @@ struct conv_epilogue {
 
 struct conv_plan; // the backend's: algorithm, packing buffers, cuDNN plan
 
+enum pass_kind { PASS_FORWARD, PASS_DGRAD, PASS_WGRAD, PASS_KINDS };
+
+/* How a plan runs one of its passes, for people and measurements. */
+struct conv_way {
+    char algorithm[24]; // one word or two: "winograd", "direct", "cuDNN 12"
+    char reason[32];    // why this one: "Winograd/direct cost 0.71"
+    // Those of its sums of products: as many as the definition has, or fewer. What
+    // transforms and the filling of vectors take is not counted.
+    double multiplications;
+    enum dtype arithmetic; // whose peak() bounds them
+};
+
 struct conv_ops {
     /* Checks the geometry, chooses algorithms, allots workspace. The device owns what the
      * plan needs until release(). STATUS_FAILED names the shapes. */
@@ -181,6 +193,15 @@ struct conv_ops {
      *   grad [K,R,R,C] f32, stored like the weight tensor (with its padding) */
     void (*wgrad)(struct device *device, struct conv_plan *plan, const struct tensor *x,
                   const struct tensor *dy, float *grad, int accumulate);
+
+    /* Tells how the plan runs that pass, one that it was prepared for. */
+    void (*describe)(struct device *device, struct conv_plan *plan, enum pass_kind pass,
+                     struct conv_way *way);
+
+    /* The multiplications and additions per second, counted as one, that this device does
+     * with operands of `dtype` that stay in registers: measured now, which takes some
+     * milliseconds. 0 where the backend cannot tell. */
+    double (*peak)(struct device *device, enum dtype dtype);
 };
 
 /* ---- batch norm ------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 /* net.c - walking the table: forward runs it down, backward runs it up. */
 #include "nets/net.h"
 
+#include "kernels/conv_check.h"
 #include "nets/layer.h"
 
 /* ---- passes ---------------------------------------------------------------------- */
@@ -135,8 +136,7 @@ double net_macs(const struct net *net)
     for (int i = 0; i < net->layer_count; i++) {
         const struct conv_desc *conv = &net->layers[i].conv;
         if (layer_is_conv(&net->layers[i]))
-            macs += (double)conv->y.h * conv->y.w * conv->y.c * conv->kernel *
-                    conv->kernel * conv->x.c;
+            macs += conv_macs(conv) / conv->y.n;
     }
     return macs;
 }

@@ -25,7 +25,7 @@ struct scratch {
     float *points; // WINO_RESULT: a Winograd task's products
 };
 
-/* Which way convolutions go; TWINSCALE_CONV sets it, for tests and measurements. */
+/* Which way convolutions go; TWINSCALE_CONV sets it. */
 enum conv_choice {
     CONV_AUTO,     // whichever is estimated to be faster
     CONV_DIRECT,   // never Winograd
@@ -71,6 +71,7 @@ void cpu_combine(const float *parts, size_t count, size_t stride, size_t channel
                  float *to);
 
 void cpu_fill_conv(struct conv_ops *ops);
+double cpu_peak(struct device *device, enum dtype dtype);
 void cpu_fill_norm(struct norm_ops *ops);
 void cpu_fill_pointwise(struct pointwise_ops *ops);
 void cpu_fill_bias_grad(struct pointwise_ops *ops); // with the norms, whose sums it is

@@ -6,6 +6,7 @@
 #include "kernels/cpu/body_norm.h"
 #include "kernels/cpu/body_pack.h"
 #include "kernels/cpu/body_pairs.h"
+#include "kernels/cpu/body_peak.h"
 #include "kernels/cpu/body_winograd.h"
 
 #define BODY_JOIN(a, b) a##b
@@ -17,6 +18,9 @@ static const struct isa pairs_table = {
     .tile_rows = TILE_ROWS,
     .tile_cols = TILE_COLS,
     .per_float = 2,
+    .arithmetic = DTYPE_BF16,
+    .per_vector = 2 * LANES,
+    .peak = pairs_peak,
     .pack_window = pairs_window,
     .pack_right = pairs_right,
     .pack_right_turned = pairs_right_turned,
@@ -38,6 +42,9 @@ const struct isa BODY_TABLE(ISA) = {
 #ifdef HAS_PAIRS
     .pairs = &pairs_table,
 #endif
+    .arithmetic = DTYPE_F32,
+    .per_vector = LANES,
+    .peak = floats_peak,
     .pack_window = pack_window,
     .pack_right = pack_right,
     .pack_right_turned = pack_right_turned,

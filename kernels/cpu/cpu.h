@@ -4,7 +4,12 @@
  *
  * The vector code is chosen at run time: AVX-512 with dot products of bf16, AVX-512,
  * AVX2 with FMA, or plain C. The environment variable
- * TWINSCALE_ISA = avx512-bf16 | avx512 | avx2 | c lowers the choice. */
+ * TWINSCALE_ISA = avx512-bf16 | avx512 | avx2 | c lowers the choice.
+ *
+ * A pass of a convolution goes by one of several algorithms: pass_choice.h. The environment
+ * variable TWINSCALE_CONV = auto | direct | winograd, read by cpu_open(), decides for the
+ * plans that are prepared: the cheaper one by estimate, never Winograd, or Winograd wherever
+ * the shape allows it. */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 
@@ -12,15 +17,8 @@
 
 /* Fills device->ops, ->backend, ->description, ->channel_multiple, and ->threads where it
  * is 0 (one per core that this process may use). STATUS_USAGE names an unknown
- * TWINSCALE_ISA, STATUS_FAILED the bytes that were wanted. */
+ * TWINSCALE_ISA or TWINSCALE_CONV, STATUS_FAILED the bytes that were wanted. */
 enum status cpu_open(struct device *device);
-
-/* Whether pass 0 forward, 1 dgrad, 2 wgrad of a plan of this backend goes by Winograd; for
- * tests and measurements. TWINSCALE_CONV = auto | direct | winograd, read by cpu_open(),
- * decides for the plans that are prepared: the faster way by estimate, or one of them
- * wherever the shape allows it. */
-struct conv_plan;
-int cpu_conv_by_winograd(const struct conv_plan *plan, int pass);
 
 /* Releases device->backend; a device that never opened is fine. */
 void cpu_close(struct device *device);

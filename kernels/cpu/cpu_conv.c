@@ -1,22 +1,25 @@
 /* cpu_conv.c - the three passes of a convolution as products of packed matrices. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/conv_check.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/fold.h"
+#include "kernels/cpu/pass_choice.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/wgrad.h"
 #include "kernels/cpu/winograd.h"
 
 struct conv_plan {
     struct conv_desc desc;
-    int is_dense;  // y is 1x1 and the kernel covers x: one plain matrix product
-    int is_folded; // dgrad is a fold; otherwise a product
+    int is_dense; // y is 1x1 and the kernel covers x: one plain matrix product
+    struct pass_choice choice[PASS_KINDS];
+    // Of each pass the one that was chosen.
     struct product forward, dgrad;
     struct fold fold;
     struct wgrad wgrad;
     struct winograd winograd;
-    struct wino_fits by_winograd; // the passes that go that way
 };
 
 static struct window forward_window(const struct conv_desc *d)
@@ -151,31 +154,47 @@ static void cpu_release(struct device *device, struct conv_plan *plan)
     free(plan);
 }
 
-/* The passes that Winograd takes over. */
-static struct wino_fits choose_winograd(struct conv_plan *plan,
-                                        const struct cpu_backend *backend)
+/* Plans every way that the shape allows, and chooses. */
+static void plan_passes(struct conv_plan *plan, const struct cpu_backend *backend)
 {
-    struct wino_fits fits = {0};
-    if (backend->conv_choice != CONV_DIRECT)
-        fits = winograd_plan(&plan->winograd, &plan->desc, backend);
-    return backend->conv_choice == CONV_AUTO
-               ? winograd_choose(&plan->winograd, backend->isa, fits)
-               : fits;
+    const struct isa *isa = backend->isa;
+    struct wino_fits fits = winograd_plan(&plan->winograd, &plan->desc, backend);
+    int can_fold = !plan->is_dense && fold_plan(&plan->fold, &plan->desc, isa);
+    plan_forward(plan, isa);
+    if (plan->is_dense)
+        plan_dense_dgrad(plan, isa);
+    else if (!can_fold)
+        plan_dgrad(plan, isa);
+    plan_wgrad(plan, isa);
+    const struct pass_options options[] = {
+        [PASS_FORWARD] = {fits.forward, 0, plan->forward.cols},
+        [PASS_DGRAD] = {fits.dgrad, can_fold, plan->dgrad.cols},
+        [PASS_WGRAD] = {fits.wgrad, 0, plan->wgrad.cols},
+    };
+    for (int pass = 0; pass < PASS_KINDS; pass++)
+        plan->choice[pass] =
+            choose_pass(backend, &plan->winograd, (enum pass_kind)pass, &options[pass]);
+}
+
+static int goes_by(const struct conv_plan *plan, enum pass_kind pass,
+                   enum algorithm algorithm)
+{
+    return plan->choice[pass].algorithm == algorithm;
 }
 
 /* What the hungriest pass needs. */
 static size_t workspace_floats(const struct conv_plan *plan)
 {
     const struct winograd *winograd = &plan->winograd;
-    const struct wino_fits *by_winograd = &plan->by_winograd;
     const size_t passes[] = {
-        by_winograd->forward ? winograd->forward.workspace_floats
-                             : plan->forward.workspace_floats,
-        by_winograd->dgrad ? winograd->dgrad.workspace_floats
-        : plan->is_folded  ? plan->fold.workspace_floats
-                           : plan->dgrad.workspace_floats,
-        by_winograd->wgrad ? winograd->wgrad.workspace_floats
-                           : plan->wgrad.workspace_floats,
+        goes_by(plan, PASS_FORWARD, ALGORITHM_WINOGRAD)
+            ? winograd->forward.workspace_floats
+            : plan->forward.workspace_floats,
+        goes_by(plan, PASS_DGRAD, ALGORITHM_WINOGRAD) ? winograd->dgrad.workspace_floats
+        : goes_by(plan, PASS_DGRAD, ALGORITHM_FOLD)   ? plan->fold.workspace_floats
+                                                      : plan->dgrad.workspace_floats,
+        goes_by(plan, PASS_WGRAD, ALGORITHM_WINOGRAD) ? winograd->wgrad.workspace_floats
+                                                      : plan->wgrad.workspace_floats,
     };
     size_t most = 0;
     for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++)
@@ -186,7 +205,6 @@ static size_t workspace_floats(const struct conv_plan *plan)
 static enum status cpu_prepare(struct device *device, const struct conv_desc *desc,
                                struct conv_plan **result)
 {
-    const struct isa *isa = cpu_backend(device)->isa;
     char x[SHAPE_TEXT];
     TRY(conv_check(desc));
     struct conv_plan *plan = calloc(1, sizeof *plan);
@@ -203,14 +221,7 @@ static enum status cpu_prepare(struct device *device, const struct conv_desc *de
     plan->desc = *desc;
     plan->is_dense = desc->y.h == 1 && desc->y.w == 1 && desc->pad == 0 &&
                      desc->kernel == desc->x.h && desc->kernel == desc->x.w;
-    plan_forward(plan, isa);
-    plan->is_folded = !plan->is_dense && fold_plan(&plan->fold, desc, isa);
-    if (plan->is_dense)
-        plan_dense_dgrad(plan, isa);
-    else if (!plan->is_folded)
-        plan_dgrad(plan, isa);
-    plan_wgrad(plan, isa);
-    plan->by_winograd = choose_winograd(plan, cpu_backend(device));
+    plan_passes(plan, cpu_backend(device));
 
     enum status status = cpu_reserve_workspace(device, workspace_floats(plan));
     if (status != STATUS_OK) {
@@ -264,7 +275,7 @@ static void cpu_forward(struct device *device, struct conv_plan *plan,
     check_operand("x", x, d->x);
     check_operand("w", w, weight_shape(d));
     check_operand("y", y, d->y);
-    if (plan->by_winograd.forward)
+    if (goes_by(plan, PASS_FORWARD, ALGORITHM_WINOGRAD))
         winograd_forward(&plan->winograd, device, x, w, without_undo(epilogue), y);
     else
         product_run(&plan->forward, device, x, w, without_undo(epilogue), y);
@@ -279,9 +290,9 @@ static void cpu_dgrad(struct device *device, struct conv_plan *plan,
     check_operand("dy", dy, d->y);
     check_operand("w", w, weight_shape(d));
     check_operand("dx", dx, d->x);
-    if (plan->by_winograd.dgrad)
+    if (goes_by(plan, PASS_DGRAD, ALGORITHM_WINOGRAD))
         winograd_dgrad(&plan->winograd, device, dy, w, without_undo(epilogue), dx);
-    else if (plan->is_folded)
+    else if (goes_by(plan, PASS_DGRAD, ALGORITHM_FOLD))
         fold_run(&plan->fold, device, dy, w, without_undo(epilogue), dx);
     else
         product_run(&plan->dgrad, device, dy, w, without_undo(epilogue), dx);
@@ -295,16 +306,43 @@ static void cpu_wgrad(struct device *device, struct conv_plan *plan,
     const struct conv_desc *d = &plan->desc;
     check_operand("x", x, d->x);
     check_operand("dy", dy, d->y);
-    if (plan->by_winograd.wgrad)
+    if (goes_by(plan, PASS_WGRAD, ALGORITHM_WINOGRAD))
         winograd_wgrad(&plan->winograd, device, x, dy, d->dtype, grad, accumulate);
     else
         wgrad_run(&plan->wgrad, device, x, dy, d->dtype, grad, accumulate);
 }
 
-int cpu_conv_by_winograd(const struct conv_plan *plan, int pass)
+/* ---- telling --------------------------------------------------------------------- */
+
+static void describe_product(const struct product *product, const struct isa *isa,
+                             enum dtype dtype, struct conv_way *way)
 {
-    const struct wino_fits *fits = &plan->by_winograd;
-    return pass == 0 ? fits->forward : pass == 1 ? fits->dgrad : fits->wgrad;
+    way->multiplications = product_multiplications(product);
+    way->arithmetic = product_isa(product, isa, dtype, dtype)->arithmetic;
+}
+
+static void cpu_describe(struct device *device, struct conv_plan *plan,
+                         enum pass_kind pass, struct conv_way *way)
+{
+    const struct isa *isa = cpu_backend(device)->isa;
+    const struct conv_desc *d = &plan->desc;
+    const struct pass_choice *choice = &plan->choice[pass];
+    *way = (struct conv_way){.arithmetic = isa->arithmetic};
+    snprintf(way->algorithm, sizeof way->algorithm, "%s",
+             algorithm_name(choice->algorithm));
+    memcpy(way->reason, choice->reason, sizeof way->reason);
+    if (choice->algorithm == ALGORITHM_WINOGRAD) {
+        way->multiplications = winograd_multiplications(&plan->winograd);
+    } else if (choice->algorithm == ALGORITHM_FOLD) {
+        way->multiplications = fold_multiplications(&plan->fold);
+        way->arithmetic = isa_for(isa, d->dtype, d->dtype, d->y.c)->arithmetic;
+    } else if (pass == PASS_WGRAD) {
+        way->multiplications = conv_macs(d);
+        way->arithmetic = isa_for(isa, d->dtype, d->dtype, 0)->arithmetic;
+    } else {
+        describe_product(pass == PASS_FORWARD ? &plan->forward : &plan->dgrad, isa,
+                         d->dtype, way);
+    }
 }
 
 void cpu_fill_conv(struct conv_ops *ops)
@@ -314,4 +352,6 @@ void cpu_fill_conv(struct conv_ops *ops)
     ops->forward = cpu_forward;
     ops->dgrad = cpu_dgrad;
     ops->wgrad = cpu_wgrad;
+    ops->describe = cpu_describe;
+    ops->peak = cpu_peak;
 }

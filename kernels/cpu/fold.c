@@ -63,6 +63,23 @@ int fold_plan(struct fold *fold, const struct conv_desc *desc, const struct isa 
     return 1;
 }
 
+static int band_end(const struct fold *fold, int first)
+{
+    int end = first + fold->band;
+    return end < fold->desc.x.h ? end : fold->desc.x.h;
+}
+
+double fold_multiplications(const struct fold *fold)
+{
+    const struct conv_desc *d = &fold->desc;
+    int rows = 0;
+    for (int first = 0; first < d->x.h; first += fold->band) {
+        struct span span = rows_reaching(d, first, band_end(fold, first));
+        rows += span.end - span.first;
+    }
+    return (double)d->y.n * rows * d->y.w * fold->cols * d->y.c;
+}
+
 static void pack_task(void *job_pointer, size_t panel, int thread)
 {
     (void)thread;
@@ -169,7 +186,7 @@ static void fold_task(void *job_pointer, size_t task, int thread)
     float *taps = job->scratch[thread].right, *rows = job->scratch[thread].result;
     size_t sample = task / (size_t)fold->bands;
     int first = (int)(task % (size_t)fold->bands) * fold->band;
-    int end = first + fold->band < d->x.h ? first + fold->band : d->x.h;
+    int end = band_end(fold, first);
     struct span span = rows_reaching(d, first, end);
     multiply_span(job, sample, span, job->scratch[thread].left, taps);
 

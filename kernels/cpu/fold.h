@@ -26,6 +26,9 @@ struct fold {
 /* Plans, or returns 0 where this way does not suit the convolution. */
 int fold_plan(struct fold *fold, const struct conv_desc *desc, const struct isa *isa);
 
+/* Rows that two bands need are multiplied for each. */
+double fold_multiplications(const struct fold *fold);
+
 void fold_run(const struct fold *fold, struct device *device, const struct tensor *dy,
               const struct tensor *weights, const struct conv_epilogue *epilogue,
               struct tensor *dx);

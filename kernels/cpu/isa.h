@@ -33,7 +33,8 @@
 #define GEMM_COLS 256 // a multiple of every tile width
 #define GEMM_PANEL_ROWS 192 // the most rows of a block whose left side is panels
 #define GEMM_RESULT_STEP (GEMM_COLS + 16)
-#define THIN_COLS 4 // at most so many columns are dot products, not tiles
+#define PEAK_CHAINS 12 // more than the latency of a multiply-add asks for
+#define THIN_COLS 4    // at most so many columns are dot products, not tiles
 
 /* The rows of an implicit matrix over an NHWC tensor: row m = (n, a, b) holds the window
  * of taps_h x taps_w pixels whose corner is (a*step + top, b*step + left), zero outside.
@@ -177,6 +178,13 @@ struct isa {
     // are elements, those of a block floats.
     int per_float;
     const struct isa *pairs; // the table that packs pairs, or NULL
+
+    // What the products multiply: F32, or BF16 where it is pairs; and how many
+    // multiplications one vector does. peak() does `steps` times PEAK_CHAINS of those, none of
+    // which waits for another, in registers, and returns what depends on all of them.
+    enum dtype arithmetic;
+    int per_vector;
+    float (*peak)(size_t steps);
 
     // Packing. pack_window writes rows m = [first, first + rows), k = [k0, k0 + depth),
     // and zeros up to a whole vector after each. pack_right copies `depth` source rows,

@@ -341,20 +341,34 @@ static int pair_depth(const struct product *product)
     return product->is_turned ? phase->depth : phase->window.channels;
 }
 
+const struct isa *product_isa(const struct product *product, const struct isa *isa,
+                              enum dtype left, enum dtype weights)
+{
+    return is_thin(product) ? isa : isa_for(isa, left, weights, pair_depth(product));
+}
+
+double product_multiplications(const struct product *product)
+{
+    double multiplications = 0;
+    for (int i = 0; i < product->phase_count; i++)
+        multiplications +=
+            (double)product->phases[i].rows * product->phases[i].depth * product->cols;
+    return multiplications;
+}
+
 void product_run(const struct product *product, struct device *device,
                  const struct tensor *left, const struct tensor *weights,
                  const struct conv_epilogue *epilogue, struct tensor *out)
 {
     struct cpu_backend *backend = cpu_backend(device);
-    struct product_job job = {.product = product,
-                              .isa = backend->isa,
-                              .scratch = backend->scratch,
-                              .left = left,
-                              .weights = weights,
-                              .out = out,
-                              .right = backend->workspace};
-    if (!is_thin(product))
-        job.isa = isa_for(backend->isa, left->dtype, weights->dtype, pair_depth(product));
+    struct product_job job = {
+        .product = product,
+        .isa = product_isa(product, backend->isa, left->dtype, weights->dtype),
+        .scratch = backend->scratch,
+        .left = left,
+        .weights = weights,
+        .out = out,
+        .right = backend->workspace};
     if (epilogue)
         job.epilogue = *epilogue;
     float *free_space = job.right + product->right_floats;

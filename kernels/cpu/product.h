@@ -42,6 +42,12 @@ struct product {
  * and the output grid. */
 void product_plan(struct product *product, const struct isa *isa);
 
+/* What multiplies operands of these dtypes. */
+const struct isa *product_isa(const struct product *product, const struct isa *isa,
+                              enum dtype left, enum dtype weights);
+
+double product_multiplications(const struct product *product);
+
 void product_run(const struct product *product, struct device *device,
                  const struct tensor *left, const struct tensor *weights,
                  const struct conv_epilogue *epilogue, struct tensor *out);

@@ -64,10 +64,17 @@ struct wino_fits {
 struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc *desc,
                                const struct cpu_backend *backend);
 
-/* The passes, of those that fit, that are estimated to be faster than the direct ones and
- * whose error stays within twice theirs. */
-struct wino_fits winograd_choose(const struct winograd *winograd, const struct isa *isa,
-                                 struct wino_fits fits);
+/* Of the 25 products, in any of the passes; tiles that reach beyond y count whole. */
+double winograd_multiplications(const struct winograd *winograd);
+
+/* What a pass is estimated to take, in multiply-adds of the products, and whether its error
+ * stays within twice the direct way's. */
+struct wino_estimate {
+    double winograd, direct;
+    int is_exact;
+};
+struct wino_estimate winograd_estimate(const struct winograd *winograd,
+                                       const struct isa *isa, enum pass_kind pass);
 
 void winograd_forward(const struct winograd *winograd, struct device *device,
                       const struct tensor *x, const struct tensor *weights,

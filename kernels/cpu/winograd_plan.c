@@ -109,7 +109,13 @@ struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc
     return (struct wino_fits){1, plan_dgrad(winograd, backend->threads), 1};
 }
 
-/* ---- choosing -------------------------------------------------------------------- */
+double winograd_multiplications(const struct winograd *winograd)
+{
+    const struct conv_desc *d = &winograd->desc;
+    return WINO_POINTS * (double)winograd->tiles * 4 * d->x.c * d->y.c;
+}
+
+/* ---- estimating ------------------------------------------------------------------ */
 
 // What one number costs that a transform makes or takes, in multiply-adds of the
 // products: measured with AVX-512 on an AMD Zen 5 core, from a profile of the layers of
@@ -134,8 +140,8 @@ static const struct direct_cost by_pairs = {0.60, 0.68, 0.62};
 // Fewer would exceed twice the direct way's error, whose sums are then short themselves.
 enum { CHANNELS_LEAST = 24, OUTPUTS_LEAST = 48, TILES_LEAST = 16 };
 
-struct wino_fits winograd_choose(const struct winograd *winograd, const struct isa *isa,
-                                 struct wino_fits fits)
+struct wino_estimate winograd_estimate(const struct winograd *winograd,
+                                       const struct isa *isa, enum pass_kind pass)
 {
     const struct conv_desc *d = &winograd->desc;
     double tiles = (double)winograd->tiles,
@@ -157,8 +163,10 @@ struct wino_fits winograd_choose(const struct winograd *winograd, const struct i
                    COST_PLAIN_WEIGHT * weights * (double)g->blocks;
     double wgrad = WINO_POINTS * tiles * k_cols * 4 * c_padded + x_cost * c_padded +
                    y_cost + COST_WEIGHT_GRAD * weights;
-    fits.forward &= d->x.c >= CHANNELS_LEAST && forward < cost->forward * direct;
-    fits.dgrad &= d->y.c >= OUTPUTS_LEAST && dgrad < cost->dgrad * direct;
-    fits.wgrad &= winograd->tiles >= TILES_LEAST && wgrad < cost->wgrad * direct;
-    return fits;
+    const struct wino_estimate of_pass[] = {
+        [PASS_FORWARD] = {forward, cost->forward * direct, d->x.c >= CHANNELS_LEAST},
+        [PASS_DGRAD] = {dgrad, cost->dgrad * direct, d->y.c >= OUTPUTS_LEAST},
+        [PASS_WGRAD] = {wgrad, cost->wgrad * direct, winograd->tiles >= TILES_LEAST},
+    };
+    return of_pass[pass];
 }

@@ -349,6 +349,43 @@ static void wgrad(struct device *device, struct conv_plan *plan, const struct te
     cuda_add_wgrad(device, dw, plan->desc.dtype, grad, weights(plan), accumulate);
 }
 
+/* ---- telling --------------------------------------------------------------------- */
+
+// The plan that a training layer runs in that pass.
+static const struct cuda_plan *plan_of(struct conv_plan *plan, enum pass_kind pass)
+{
+    const struct conv_desc *d = &plan->desc;
+    int is_own = (pass == PASS_DGRAD) == !!d->is_transposed;
+    if (pass == PASS_WGRAD)
+        return &plan->plans.plans[CONV_WGRAD];
+    if (is_own)
+        return conv_plans_find(&plan->plans, d->makes_sums ? CONV_OWN_SUMS : CONV_OWN);
+    return conv_plans_find(&plan->plans, CONV_OTHER_UNDO);
+}
+
+static void describe(struct device *device, struct conv_plan *plan, enum pass_kind pass,
+                     struct conv_way *way)
+{
+    (void)device;
+    *way = (struct conv_way){.algorithm = "cuBLAS",
+                             .reason = "one matrix product",
+                             .multiplications = conv_macs(&plan->desc),
+                             .arithmetic = plan->desc.dtype};
+    if (plan->is_dense)
+        return;
+    const struct cuda_plan *chosen = plan_of(plan, pass);
+    snprintf(way->algorithm, sizeof way->algorithm, "cuDNN %d", chosen->engine);
+    snprintf(way->reason, sizeof way->reason, "%s tensor cores",
+             plan_uses_tensor_cores(chosen) ? "on" : "without");
+}
+
+static double peak(struct device *device, enum dtype dtype)
+{
+    (void)device;
+    (void)dtype;
+    return 0.0; // no kernel here measures it
+}
+
 void cuda_fill_conv(struct conv_ops *ops)
 {
     *ops = (struct conv_ops){
@@ -357,5 +394,7 @@ void cuda_fill_conv(struct conv_ops *ops)
         .forward = forward,
         .dgrad = dgrad,
         .wgrad = wgrad,
+        .describe = describe,
+        .peak = peak,
     };
 }

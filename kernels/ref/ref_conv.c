@@ -265,6 +265,24 @@ static void wgrad(struct device *device, struct conv_plan *plan, const struct te
     ref_clear_padding(&stored);
 }
 
+static void describe(struct device *device, struct conv_plan *plan, enum pass_kind pass,
+                     struct conv_way *way)
+{
+    (void)device;
+    (void)pass;
+    *way = (struct conv_way){.algorithm = "loops",
+                             .reason = "the definition itself",
+                             .multiplications = conv_macs(&plan->desc),
+                             .arithmetic = DTYPE_F32};
+}
+
+static double peak(struct device *device, enum dtype dtype)
+{
+    (void)device;
+    (void)dtype;
+    return 0.0; // nobody wonders how fast it is
+}
+
 void ref_fill_conv(struct conv_ops *ops)
 {
     *ops = (struct conv_ops){
@@ -273,5 +291,7 @@ void ref_fill_conv(struct conv_ops *ops)
         .forward = forward,
         .dgrad = dgrad,
         .wgrad = wgrad,
+        .describe = describe,
+        .peak = peak,
     };
 }

@@ -7,8 +7,10 @@
  * network, pixels. The third times what a step does beside its passes: gradients checked and
  * unscaled, both Adams with half copy and average, both rules, results read and reported.
  * SETTINGs are the program's own (--batch 128 --precision bf16 --device cuda:0 --no-graph).
- * Prints one JSON line with the median time of a step, or of what stands for it. Where the device works while the host
- * goes on, steps are timed in groups, since a single one has no end that the host sees. */
+ * Prints one JSON line with the median time of a step, or of what stands for it, and the most
+ * GFLOP/s that the device does in registers just then (0: not known). Where the device works
+ * while the host goes on, steps are timed in groups, since a single one has no end that the
+ * host sees. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,7 @@
 #include "app/output/progress.h"
 #include "app/report.h"
 #include "app/train.h"
+#include "kernels/ops.h"
 
 // The first steps overflow while the scales settle, and an overflow is looked into, which
 // takes as long as a step.
@@ -135,6 +138,11 @@ static enum status time_upkeep(struct trainer *trainer, int repeats, double *med
 
 typedef enum status timed_work(struct trainer *trainer, int repeats, double *median_ms);
 
+static double peak_gflops(struct device *device, int precision)
+{
+    return 2e-9 * device->ops->conv.peak(device, precision_dtype(precision));
+}
+
 static enum status bench(const struct config *config, const char *preset, int steps,
                          timed_work *work)
 {
@@ -150,10 +158,10 @@ static enum status bench(const struct config *config, const char *preset, int st
     if (status == STATUS_OK)
         printf("{\"net\": \"%s\", \"program\": \"twinscale %s\", \"precision\": \"%s\", "
                "\"device\": \"%s\", \"threads\": %d, \"batch\": %d, \"steps\": %d, "
-               "\"ms_per_step\": %.4f}\n",
+               "\"ms_per_step\": %.4f, \"peak_gflops\": %.1f}\n",
                preset, TWINSCALE_VERSION, precisions[config->precision],
                trainer.device->description, trainer.device->threads, config->batch, steps,
-               median_ms);
+               median_ms, peak_gflops(trainer.device, config->precision));
     trainer_release(&trainer);
     return status;
 }

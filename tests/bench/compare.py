@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """twinscale against PyTorch at its best, side by side: training steps, drawing images.
 
-    compare.py BENCH_STEP BENCH_LAYERS [--rounds N] [--steps N] [--threads N] [--net NAME]
+    compare.py BENCH_STEP [--rounds N] [--steps N] [--threads N] [--net NAME]
                [--finalists N] [--work step|sample]
 
 PyTorch runs in float32 and in bfloat16 autocast, with contiguous and channels_last memory, on
@@ -98,11 +98,10 @@ def compare(net, work, args):
     ours, peaks, device = {}, {}, ""
     for turn in range(args.rounds):
         say(f"{net}, {work}: round {turn + 1} of {args.rounds}")
-        for one in lines([args.bench_layers, str(args.threads), "peak"]):
-            peaks.setdefault(one["precision"], []).append(one["gflops"])
         for precision in OURS:
             one = run_ours(args, net, work, precision)
             ours.setdefault(precision, []).append(one["ms_per_step"])
+            peaks.setdefault(precision, []).append(one["peak_gflops"])
             device = one["device"]
         for peer in peers:
             peer.times.append(peer.run(net, work, args.steps_of[net], 2))
@@ -127,7 +126,6 @@ def compare(net, work, args):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bench_step")
-    parser.add_argument("bench_layers")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=0, help="a round; 0: by the network")
     parser.add_argument("--threads", type=int, default=os.cpu_count())

@@ -17,6 +17,5 @@ if [ "${1:-}" = --quick ]; then
     set -- --rounds 3 --net fmnist-quick "$@"
 fi
 cmake -S "$root" -B "$build" >&2
-cmake --build "$build" --target bench_step bench_layers --parallel 2 >&2
-exec "$python" "$root/tests/bench/compare.py" "$build/tests/bench/bench_step" \
-    "$build/tests/bench/bench_layers" "$@"
+cmake --build "$build" --target bench_step --parallel 2 >&2
+exec "$python" "$root/tests/bench/compare.py" "$build/tests/bench/bench_step" "$@"

@@ -296,6 +296,21 @@ static void compare_wgrad(struct layer_case *c)
     }
 }
 
+// A dense layer is cuBLAS's; of any other cuDNN's engine is told.
+static void check_what_is_told(const struct layer_case *c)
+{
+    const struct conv_desc *d = &c->desc;
+    int is_dense = d->y.h == 1 && d->y.w == 1;
+    for (int pass = 0; pass < PASS_KINDS; pass++) {
+        struct conv_way way;
+        cuda->ops->conv.describe(cuda, c->plan[1], (enum pass_kind)pass, &way);
+        assert_int_equal(strncmp(way.algorithm, is_dense ? "cuBLAS" : "cuDNN ", 6), 0);
+        assert_int_equal(way.arithmetic, d->dtype);
+        assert_true(way.multiplications == (double)d->y.n * d->y.h * d->y.w * d->y.c *
+                                               d->kernel * d->kernel * d->x.c);
+    }
+}
+
 static void compare_layers(enum dtype dtype)
 {
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
@@ -303,6 +318,7 @@ static void compare_layers(enum dtype dtype)
         open_case(&c, &layers[i], dtype);
         compare_outputs(&c);
         compare_wgrad(&c);
+        check_what_is_told(&c);
         close_case(&c);
     }
 }
