@@ -12,7 +12,6 @@
 #include "app/commands.h"
 #include "app/nearest.h"
 #include "app/number.h"
-#include "app/output/atomic_file.h"
 #include "app/output/progress.h"
 #include "app/signals.h"
 
@@ -21,15 +20,17 @@
 #define SEEDS_MAX 100
 #define SECONDS_MAX 3600.0
 
-/* One benchmark: its name, what it compares, and the flag that it has of its own. */
+/* One benchmark: its name, the setting whose choices it compares, or NULL, and the flags
+ * that it has of its own. */
 struct work {
-    const char *name, *compares, *own_flag;
+    const char *name, *compares, *own_flags[2];
     enum status (*run)(struct bench *bench);
 };
 
 static const struct work works[] = {
-    {"scaler", "scaler", "seeds", bench_scaler},
-    {"precision", "precision", "seconds", bench_precision},
+    {"scaler", "scaler", {"seeds"}, bench_scaler},
+    {"precision", "precision", {"seconds"}, bench_precision},
+    {"layers", NULL, {"seconds", "json"}, bench_layers},
 };
 #define WORK_COUNT ((int)(sizeof works / sizeof *works))
 
@@ -38,7 +39,8 @@ static void print_help(void)
     printf(
         "usage: twinscale bench scaler [--data PATH] [--seeds N] [--kimg KIMG] [SETTING "
         "...]\n"
-        "       twinscale bench precision [--seconds S] [SETTING ...]\n\n"
+        "       twinscale bench precision [--seconds S] [SETTING ...]\n"
+        "       twinscale bench layers [--seconds S] [--json FILE] [SETTING ...]\n\n"
         "scaler     trains one configuration with each choice of --scaler and prints, "
         "for "
         "each\n"
@@ -51,20 +53,46 @@ static void print_help(void)
         "other.\n"
         "precision  takes steps in fp32, fp16 and bf16 and prints images/s, activation "
         "memory\n"
-        "           and all device memory that the run allots for itself.\n\n"
+        "           and all device memory that the run allots for itself.\n"
+        "layers     times every pass of every convolution as training runs it, bias, "
+        "sums "
+        "and\n"
+        "           activation included, and prints the algorithm it goes by and why, "
+        "GFLOP/s\n"
+        "           as the definition counts them, and how near the multiplications that "
+        "the\n"
+        "           algorithm does come to the most that this device can do in "
+        "registers,\n"
+        "           measured in the same rounds.\n\n"
         "  --seeds N      scaler: runs of each choice, from --seed on      (3)\n"
         "  --kimg KIMG    scaler: length of each run                       (%g)\n"
         "  --seconds S    precision: time for each choice, at least        (3)\n"
-        "  --out FOLDER   where the numbered folder is made                (outputs)\n\n"
+        "                 layers: time for all, about                      (3)\n"
+        "  --json FILE    layers: write the same as JSON                   (not "
+        "written)\n"
+        "  --out FOLDER   where the numbered folder is made; layers has none "
+        "(outputs)\n\n"
         "SETTING is any of twinscale train --help but --resume, --dry-run and --gpus; "
         "with\n"
-        "neither --preset nor --data it is --preset " DEFAULT_PRESET ".\n"
+        "neither --preset nor --data it is --preset " DEFAULT_PRESET
+        ". layers needs no data: for a\n"
+        "--preset or --resolution alone it takes builtin:fashion at 28 pixels and "
+        "builtin:shapes\nat others.\n"
         "The folder gets bench.json and, of scaler, bench.png: the scales of the first "
         "seed\nand a row of its samples, side by side.\n"
         "Ctrl-C ends after the step and tells what is known; a second one ends at "
         "once.\n\n"
-        "example: twinscale bench scaler --data photos/ --preset dcgan32 --seeds 3 "
-        "--kimg 50\n",
+        "Two variables of the environment choose what a CPU does, here and in training:\n"
+        "  TWINSCALE_ISA   avx512-bf16, avx512, avx2 or c: no better instructions than "
+        "these\n"
+        "  TWINSCALE_CONV  direct: no convolution by Winograd; winograd: all whose shape "
+        "allows\n"
+        "                  it; auto, the default: those where it costs less and is "
+        "exact enough\n\n"
+        "examples: twinscale bench scaler --data photos/ --preset dcgan32 --seeds 3 "
+        "--kimg 50\n"
+        "          TWINSCALE_CONV=direct twinscale bench layers --preset dcgan64 "
+        "--threads 1\n",
         DEFAULT_KIMG);
 }
 
@@ -81,7 +109,8 @@ static enum status find_work(const char *name, const struct work **work)
     }
     const char *nearest = nearest_word(name, names, WORK_COUNT);
     return status_fail(STATUS_USAGE,
-                       "bench: there is no \"%s\"%s%s; give scaler or precision, or see "
+                       "bench: there is no \"%s\"%s%s; give scaler, precision or "
+                       "layers, or see "
                        "twinscale bench --help",
                        name, nearest ? ", did you mean " : "", nearest ? nearest : "");
 }
@@ -108,21 +137,21 @@ static int has_flag(int argc, char **argv, const char *name)
     return 0;
 }
 
-static enum status read_own(struct bench *bench, const struct work *work,
-                            const char *value)
+static enum status read_seeds(struct bench *bench, const char *value)
 {
     int64_t seeds;
+    if (number_read_whole(value, &seeds) != NUMBER_OK || seeds < 1 || seeds > SEEDS_MAX)
+        return status_fail(STATUS_USAGE,
+                           "--seeds: \"%s\" is no number of runs; give a whole "
+                           "number from 1 to %d",
+                           value, SEEDS_MAX);
+    bench->seeds = (int)seeds;
+    return STATUS_OK;
+}
+
+static enum status read_seconds(struct bench *bench, const char *value)
+{
     double seconds;
-    if (strcmp(work->own_flag, "seeds") == 0) {
-        if (number_read_whole(value, &seeds) != NUMBER_OK || seeds < 1 ||
-            seeds > SEEDS_MAX)
-            return status_fail(STATUS_USAGE,
-                               "--seeds: \"%s\" is no number of runs; give a whole "
-                               "number from 1 to %d",
-                               value, SEEDS_MAX);
-        bench->seeds = (int)seeds;
-        return STATUS_OK;
-    }
     if (number_read(value, &seconds) != NUMBER_OK || !(seconds > 0.0) ||
         seconds > SECONDS_MAX)
         return status_fail(STATUS_USAGE,
@@ -133,7 +162,36 @@ static enum status read_own(struct bench *bench, const struct work *work,
     return STATUS_OK;
 }
 
-/* Takes the benchmark's own flag out of the arguments; the others move up. */
+static enum status read_json_path(struct bench *bench, const char *value)
+{
+    if (!value[0])
+        return status_fail(STATUS_USAGE, "--json: is empty; give the file to write");
+    bench->json_path = value;
+    return STATUS_OK;
+}
+
+static const struct own_flag {
+    const char *name, *takes;
+    enum status (*read)(struct bench *bench, const char *value);
+} own_flags[] = {
+    {"seeds", "a number", read_seeds},
+    {"seconds", "a number", read_seconds},
+    {"json", "the file to write", read_json_path},
+};
+
+static const struct own_flag *find_own_flag(const struct work *work, const char *word,
+                                            const char **value)
+{
+    const int most = (int)(sizeof work->own_flags / sizeof *work->own_flags);
+    for (int i = 0; i < most && work->own_flags[i]; i++)
+        for (size_t k = 0; k < sizeof own_flags / sizeof *own_flags; k++)
+            if (strcmp(work->own_flags[i], own_flags[k].name) == 0 &&
+                is_flag(word, own_flags[k].name, value))
+                return &own_flags[k];
+    return NULL;
+}
+
+/* Takes the benchmark's own flags out of the arguments; the others move up. */
 static enum status take_own(struct bench *bench, const struct work *work, int *argc,
                             char **argv)
 {
@@ -141,16 +199,18 @@ static enum status take_own(struct bench *bench, const struct work *work, int *a
     for (int i = 0; i < *argc; i++) {
         const char *value;
         flags_ended |= strcmp(argv[i], "--") == 0;
-        if (flags_ended || !is_flag(argv[i], work->own_flag, &value)) {
+        const struct own_flag *flag =
+            flags_ended ? NULL : find_own_flag(work, argv[i], &value);
+        if (!flag) {
             argv[kept++] = argv[i];
             continue;
         }
         if (!value && i + 1 < *argc)
             value = argv[++i];
         if (!value)
-            return status_fail(STATUS_USAGE, "--%s: its value is missing; give a number",
-                               work->own_flag);
-        TRY(read_own(bench, work, value));
+            return status_fail(STATUS_USAGE, "--%s: its value is missing; give %s",
+                               flag->name, flag->takes);
+        TRY(flag->read(bench, value));
     }
     *argc = kept;
     return STATUS_OK;
@@ -161,7 +221,7 @@ static enum status check_flags(const struct bench *bench, const struct work *wor
                                int argc, char **argv)
 {
     const struct config *config = &bench->config;
-    if (has_flag(argc, argv, work->compares))
+    if (work->compares && has_flag(argc, argv, work->compares))
         return status_fail(STATUS_USAGE,
                            "--%s: bench %s compares all of its choices; leave it away",
                            work->compares, work->name);
@@ -184,11 +244,17 @@ static enum status read_settings(struct bench *bench, const struct work *work, i
     struct config *config = &bench->config;
     config_default(config);
     TRY(config_parse(config, argc, argv, &wants_help));
-    if (!config->data[0] && !config->preset[0]) {
+    int needs_data = work->run != bench_layers;
+    if (!config->data[0] && !config->preset[0] &&
+        (needs_data || !has_flag(argc, argv, "resolution"))) {
         config_default(config);
         TRY(config_apply_preset(config, DEFAULT_PRESET));
         TRY(config_parse(config, argc, argv, &wants_help));
     }
+    if (!config->data[0] && !needs_data)
+        TRY(config_set(config, "data",
+                       config->resolution == 28 ? "builtin:fashion" : "builtin:shapes",
+                       "bench"));
     // A preset's length is that of a whole training.
     if (!has_flag(argc, argv, "kimg"))
         config->kimg = DEFAULT_KIMG;
@@ -255,23 +321,37 @@ json_t *bench_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-enum status bench_write_json(struct bench *bench, json_t *object)
+json_t *bench_settings_json(const struct bench *bench)
 {
-    char path[1024];
+    char *text = config_to_json(&bench->config);
+    json_t *settings = text ? json_loads(text, 0, NULL) : NULL;
+    CHECK(settings, "the settings could not be written as JSON");
+    free(text);
+    return settings;
+}
+
+enum status bench_commit_json(struct atomic_file *file, json_t *object)
+{
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(object);
     CHECK(text, "the results could not be written as JSON");
+    fprintf(file->stream, "%s\n", text);
+    free(text);
+    TRY(atomic_commit(file));
+    printf("results: %s\n", file->path);
+    return STATUS_OK;
+}
+
+enum status bench_write_json(struct bench *bench, json_t *object)
+{
+    char path[1024];
     struct atomic_file file;
     enum status status = atomic_open(
         &file, run_folder_file(&bench->folder, path, sizeof path, "bench.json"));
-    if (status == STATUS_OK) {
-        fprintf(file.stream, "%s\n", text);
-        status = atomic_commit(&file);
-    }
-    free(text);
-    TRY(status);
-    printf("results: %s\n", path);
-    return STATUS_OK;
+    if (status == STATUS_OK)
+        return bench_commit_json(&file, object);
+    json_decref(object);
+    return status;
 }
 
 /* ---- the command ----------------------------------------------------------------- */
@@ -306,9 +386,9 @@ enum status bench_command(int argc, char **argv)
         return STATUS_OK;
     }
     if (argc == 0)
-        return status_fail(STATUS_USAGE,
-                           "bench: measure what? Give scaler or precision, or see "
-                           "twinscale bench --help");
+        return status_fail(
+            STATUS_USAGE, "bench: measure what? Give scaler, precision or layers, or see "
+                          "twinscale bench --help");
     struct bench bench = {.seeds = 3, .seconds = 3.0, .monitor = monitor_create()};
     CHECK(bench.monitor, "out of memory");
     enum status status = measure(&bench, argc, argv);

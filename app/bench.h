@@ -1,7 +1,8 @@
 /* bench.h - `twinscale bench`: one configuration, measured under several choices of one
- * setting, side by side.
+ * setting, side by side, or layer by layer.
  * Flow:  command line -> [bench] -> bench_scaler.c or bench_precision.c -> a table on stdout,
- *        bench.json (and bench.png) in a numbered folder.
+ *        bench.json (and bench.png) in a numbered folder; bench_layers.c -> a table, and
+ *        JSON where --json says.
  * Owns:  the folder and the monitor that Ctrl-C reaches. */
 #ifndef APP_BENCH_H
 #define APP_BENCH_H
@@ -9,13 +10,15 @@
 #include <jansson.h>
 
 #include "app/config.h"
+#include "app/output/atomic_file.h"
 #include "app/output/monitor.h"
 #include "app/output/run_folder.h"
 
 struct bench {
     struct config config; // what all runs share; the channels of the data once known
     int seeds;            // scaler: runs of each choice
-    double seconds;       // precision: at least this long for each choice
+    double seconds; // precision: at least this long for each choice; layers: for all
+    const char *json_path; // layers: NULL without
     struct monitor *monitor;
     struct run_folder folder; // closed until bench_open_folder()
     int must_end;             // Ctrl-C: no further run begins
@@ -24,6 +27,7 @@ struct bench {
 /* After the command line is read; each prints and writes what it found. */
 enum status bench_scaler(struct bench *bench);
 enum status bench_precision(struct bench *bench);
+enum status bench_layers(struct bench *bench);
 
 /* True once somebody asked for an end. Between two steps. */
 int bench_must_end(struct bench *bench);
@@ -38,6 +42,11 @@ void bench_say(struct bench *bench, const char *format, ...)
 
 /* Writes `object` as bench.json and prints its path; takes the object. */
 enum status bench_write_json(struct bench *bench, json_t *object);
+/* The same into an open file, which is committed. */
+enum status bench_commit_json(struct atomic_file *file, json_t *object);
+
+/* The settings that all measurements shared, and those that they differed in. */
+json_t *bench_settings_json(const struct bench *bench);
 
 /* A number, or null where it is not finite. */
 json_t *bench_number(double value);

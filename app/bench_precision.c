@@ -225,10 +225,8 @@ static json_t *mode_json(const struct mode *mode)
 
 static enum status write_json(const struct comparison *comparison)
 {
-    char *text = config_to_json(&comparison->bench->config);
-    json_t *settings = text ? json_loads(text, 0, NULL) : NULL, *modes = json_array();
-    CHECK(settings && modes, "the results could not be written as JSON");
-    free(text);
+    json_t *settings = bench_settings_json(comparison->bench), *modes = json_array();
+    CHECK(modes, "the results could not be written as JSON");
     json_object_del(settings, "precision"); // what the rows differ in
     for (int i = 0; i < MODE_COUNT; i++)
         json_array_append_new(modes, mode_json(&comparison->mode[i]));

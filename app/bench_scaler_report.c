@@ -182,22 +182,13 @@ json_t *bench_run_json(const struct bench_run *run)
     return object;
 }
 
-static json_t *settings_json(const struct config *config)
+static enum status write_json(const struct bench_result *result)
 {
-    char *text = config_to_json(config);
-    json_t *settings = text ? json_loads(text, 0, NULL) : NULL;
-    CHECK(settings, "the settings could not be written as JSON");
-    free(text);
+    json_t *settings = bench_settings_json(result->bench);
+    json_t *runs = json_array(), *left_out = json_array();
     // What the runs differ in.
     json_object_del(settings, "scaler");
     json_object_del(settings, "seed");
-    return settings;
-}
-
-static enum status write_json(const struct bench_result *result)
-{
-    const struct config *config = &result->bench->config;
-    json_t *runs = json_array(), *left_out = json_array();
     for (int i = 0; i < result->run_count; i++)
         if (result->run[i].end != BENCH_NOT_BEGUN)
             json_array_append_new(runs, bench_run_json(&result->run[i]));
@@ -213,7 +204,7 @@ static enum status write_json(const struct bench_result *result)
         result->data, "data_images", (json_int_t)result->data_count, "real_diversity",
         bench_number(result->real_diversity), "diversity_samples", BENCH_SAMPLES,
         "stopped", result->bench->must_end, "runs", runs, "left_out", left_out,
-        "settings", settings_json(config));
+        "settings", settings);
     CHECK(object, "the results could not be written as JSON");
     return bench_write_json(result->bench, object);
 }

@@ -12,7 +12,7 @@ enum status info_command(int argc, char **argv);
 enum status ctl_command(int argc, char **argv);
 /* `twinscale data check PATH` */
 enum status data_command(int argc, char **argv);
-/* `twinscale bench scaler|precision [SETTING...]` */
+/* `twinscale bench scaler|precision|layers [SETTING...]` */
 enum status bench_command(int argc, char **argv);
 
 #endif

@@ -22,8 +22,8 @@ static const struct command commands[] = {
     {"ctl", "RUN [g.growth_interval=500 ...]",
      "change settings of a run that is going on", ctl_command},
     {"data", "check PATH", "every file that cannot be used, and why", data_command},
-    {"bench", "scaler | precision [SETTING ...]",
-     "one run under every choice, side by side", bench_command},
+    {"bench", "scaler|precision|layers [SETTING ...]",
+     "one run under every choice; every layer's speed", bench_command},
 };
 
 static void print_usage(FILE *stream)

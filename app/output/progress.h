@@ -76,7 +76,9 @@ const char *rate_text(double rate, char *text, size_t bytes);
 
 /* The bar: drawn on stderr if it is a terminal, at most 10 times a second. */
 void progress_bar(double done, double total, double images_per_sec, double eta_sec);
-/* Removes the bar so that a line can be printed. */
+/* In its place a line of text, at most as often. */
+void progress_note(const char *text);
+/* Removes either so that a line can be printed. */
 void progress_clear(void);
 /* A tick line on stderr; on a terminal too narrow for it in two lines, cut before "loss". */
 void progress_print_tick(const char *line);

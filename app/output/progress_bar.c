@@ -102,13 +102,33 @@ void bar_text(const struct bar *bar, char *text, size_t bytes)
 
 /* ---- the terminal ---------------------------------------------------------------- */
 
-void progress_bar(double done, double total, double images_per_sec, double eta_sec)
+// Not more often than somebody can read.
+static int is_due(void)
 {
     double now = now_seconds();
     if (drawn_at >= 0.0 && now - drawn_at < REDRAW_SEC)
-        return;
+        return 0;
     drawn_at = now;
-    if (!can_redraw())
+    return can_redraw();
+}
+
+static void draw(const char *text)
+{
+    // One call, one write: no flicker, and no half line between other messages.
+    fprintf(stderr, "\r%s\033[K", text);
+    fflush(stderr);
+    atomic_store(&is_drawn, 1);
+}
+
+void progress_note(const char *text)
+{
+    if (is_due())
+        draw(text);
+}
+
+void progress_bar(double done, double total, double images_per_sec, double eta_sec)
+{
+    if (!is_due())
         return;
     struct bar bar = {.done = done,
                       .total = total,
@@ -119,10 +139,7 @@ void progress_bar(double done, double total, double images_per_sec, double eta_s
                       .has_color = progress_has_color()};
     char text[512];
     bar_text(&bar, text, sizeof text);
-    // One call, one write: no flicker, and no half line between other messages.
-    fprintf(stderr, "\r%s\033[K", text);
-    fflush(stderr);
-    atomic_store(&is_drawn, 1);
+    draw(text);
 }
 
 void progress_clear(void)

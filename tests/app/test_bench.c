@@ -337,9 +337,9 @@ static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
         int code;
         const char *words, *arguments;
     } rows[] = {
-        {2, "measure what? Give scaler or precision", ""},
+        {2, "measure what? Give scaler, precision or layers", ""},
         {2, "there is no \"scalar\", did you mean scaler; give", "scalar"},
-        {2, "there is no \"zzzz\"; give scaler or precision", "zzzz"},
+        {2, "there is no \"zzzz\"; give scaler, precision or layers", "zzzz"},
         {2, "--seeds: \"0\" is no number of runs", "scaler --seeds 0"},
         {2, "--seeds: \"many\" is no number of runs", "scaler --seeds=many"},
         {2, "--seeds: \"1.5\" is no number of runs", "scaler --seeds 1.5"},
@@ -372,7 +372,7 @@ static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
     }
 }
 
-static void test_help_fits_90_columns_and_names_both(void **state)
+static void test_help_fits_90_columns_and_names_all(void **state)
 {
     (void)state;
     static const char *const words[] = {"bench --help", "bench scaler --help", "bench -h",
@@ -382,6 +382,8 @@ static void test_help_fits_90_columns_and_names_both(void **state)
         assert_int_equal(twinscale(text, sizeof text, "%s", words[i]), 0);
         assert_non_null(strstr(text, "twinscale bench scaler"));
         assert_non_null(strstr(text, "twinscale bench precision"));
+        assert_non_null(strstr(text, "twinscale bench layers"));
+        assert_non_null(strstr(text, "TWINSCALE_CONV"));
         for (const char *line = text; *line;) {
             size_t length = strcspn(line, "\n");
             assert_true(length <= 90);
@@ -405,7 +407,7 @@ int main(void)
         TEST(test_half_precision_halves_the_activations),
         TEST(test_a_type_that_cannot_train_is_a_row_with_its_reason),
         TEST(test_what_cannot_be_measured_is_told_in_one_sentence),
-        TEST(test_help_fits_90_columns_and_names_both),
+        TEST(test_help_fits_90_columns_and_names_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
