@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "app/bench_diversity.h"
+#include "app/init_scale.h"
 #include "app/input/batch.h"
 #include "app/output/progress.h"
 #include "app/train.h"
@@ -268,6 +269,8 @@ static enum status train_one(struct session *session, const struct config *confi
     TRY(trainer_create(session->trainer, config));
     TRY(begin(session->result, session->trainer));
     TRY(trainer_start_data(session->trainer));
+    struct found_scales found;
+    TRY(init_scale_find(session->trainer, &found));
     run->end = BENCH_FINISHED;
     session->started = now_seconds();
     enum status status = train_steps(session);

@@ -10,6 +10,8 @@
 #include "app/output/safetensors.h"
 #include "kernels/half.h"
 
+#define FOUND_SCALES "found_scales"
+
 struct checkpoint {
     char path[1024];
     struct safetensors_file *file;
@@ -40,12 +42,16 @@ static enum status write_state(struct trainer *trainer, const char *path,
     char *state = checkpoint_state_json(trainer),
          *data = checkpoint_data_json(trainer->dataset);
     const struct safetensors_pair pairs[] = {
-        {"format", "twinscale"}, {"twinscale.version", "1"},
-        {"config", config},      {"state", state},
-        {"data", data},          {"clock", clock},
+        {"format", "twinscale"},
+        {"twinscale.version", "1"},
+        {"config", config},
+        {"state", state},
+        {"data", data},
+        {"clock", clock},
+        {FOUND_SCALES, trainer->found_scales}, // the last: where there is nothing, none
     };
-    enum status status =
-        safetensors_write(path, tensors, count, pairs, sizeof pairs / sizeof *pairs);
+    size_t pair_count = sizeof pairs / sizeof *pairs - !trainer->found_scales[0];
+    enum status status = safetensors_write(path, tensors, count, pairs, pair_count);
     free(config);
     free(state);
     free(data);
@@ -200,6 +206,8 @@ enum status checkpoint_facts(const struct checkpoint *checkpoint,
     json_decref(data);
     const char *clock = safetensors_metadata(checkpoint->file, "clock");
     facts->elapsed_sec = clock ? strtod(clock, NULL) : 0.0;
+    const char *found = safetensors_metadata(checkpoint->file, FOUND_SCALES);
+    snprintf(facts->found_scales, sizeof facts->found_scales, "%s", found ? found : "");
     return status;
 }
 
@@ -314,6 +322,7 @@ enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer 
                                           .images = facts.images,
                                           .elapsed_sec = facts.elapsed_sec,
                                           .rollbacks = facts.rollbacks};
+    memcpy(trainer->found_scales, facts.found_scales, sizeof facts.found_scales);
     uint64_t draw = (uint64_t)(facts.images / trainer->config.batch);
     trainer->device->ops->memory.upload(trainer->device, trainer->feed.draw, &draw,
                                         sizeof draw);

@@ -5,7 +5,8 @@
  * Tensors: g.conv1.weight, g.adam_m.conv1.weight, g.adam_v..., g.ema..., g.bn1.running_mean
  * and d.* alike, all f32 in the layouts of nets/ without padding. Metadata: "config" (every
  * setting), "state" (step, images, the scalers with PyTorch's five keys and the counters),
- * "data" (name, count, digest of the pixels), "clock" (seconds trained), "twinscale.version".
+ * "data" (name, count, digest of the pixels), "clock" (seconds trained), "twinscale.version",
+ * and after --g-init-scale auto "found_scales", sentences for info.
  * The digest covers tensors and state, not paths, settings or times. */
 #ifndef APP_CHECKPOINT_H
 #define APP_CHECKPOINT_H
@@ -36,6 +37,7 @@ struct checkpoint_facts {
     char data_name[64];
     int64_t data_count;
     uint64_t data_digest;
+    char found_scales[FOUND_SCALES_TEXT]; // as in struct trainer
 };
 enum status checkpoint_facts(const struct checkpoint *checkpoint,
                              struct checkpoint_facts *facts);

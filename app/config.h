@@ -50,7 +50,8 @@ enum storm_choice {
 struct network_config {
     int width;
     double lr, beta1, beta2, eps;
-    double init_scale, growth_factor, backoff_factor;
+    double init_scale; // 0 = auto: config_init_scale(), and app/init_scale.h
+    double growth_factor, backoff_factor;
     int64_t growth_interval;
     double min_scale, max_scale;       // 0 = none
     int hysteresis, hysteresis_refill; // enum hysteresis_refill of kernels/scaler_state.h
@@ -106,6 +107,7 @@ struct config {
     double ema_rampup;
     int scaler;            // enum scaler_choice
     int skip;              // enum skip_rule of scaler/topology.h
+    int init_margin;       // powers of two that init_scale auto stays below what it finds
     int max_skips;         // skips in a row of one network that are an overflow storm
     int on_overflow_storm; // enum storm_choice
     int max_rollbacks;     // of the whole run; then it is given up
@@ -152,6 +154,10 @@ struct planted_fault {
  * them is not of that form or there are more than FAULTS_MAX. config_faults.c */
 #define FAULTS_MAX 8
 int config_read_faults(const char *text, struct planted_fault faults[FAULTS_MAX]);
+
+/* The scale that a network begins with; where that is found only at the start, or cannot be
+ * found: 65536, brought within min_scale and max_scale. */
+double config_init_scale(const struct network_config *network);
 
 /* How a network's loss scale behaves; `enabled` is the caller's to set. */
 struct grad_scaler_config config_scaler(const struct config *config,

@@ -18,6 +18,12 @@ void setting_choices(const struct setting *setting, struct choices *choices)
     }
 }
 
+int setting_is_word(const struct setting *setting, const char *text)
+{
+    return setting->kind == SETTING_DOUBLE && setting->choices &&
+           strcmp(text, setting->choices) == 0;
+}
+
 /* "crop, pad or stretch" */
 static void list_choices(const struct setting *setting, char text[ALLOWED_TEXT])
 {
@@ -47,13 +53,18 @@ static void range_words(const struct setting *setting, char text[RANGE_TEXT])
 const char *setting_allowed(const struct setting *setting, char text[ALLOWED_TEXT])
 {
     char range[RANGE_TEXT];
-    if (setting->choices) {
+    int is_number = setting->kind == SETTING_DOUBLE;
+    if (setting->choices && !is_number) {
         list_choices(setting, text);
         return text;
     }
     range_words(setting, range);
     switch (setting->kind) {
-    case SETTING_DOUBLE: snprintf(text, ALLOWED_TEXT, "a number %s", range); break;
+    case SETTING_DOUBLE:
+        snprintf(text, ALLOWED_TEXT, "%s%sa number %s",
+                 setting->choices ? setting->choices : "", setting->choices ? " or " : "",
+                 range);
+        break;
     case SETTING_SWITCH:
         snprintf(text, ALLOWED_TEXT, "1 or 0 (or true, false, yes, no, on, off)");
         break;

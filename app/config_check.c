@@ -120,10 +120,19 @@ static enum status check_names(const struct config *config)
     return STATUS_OK;
 }
 
+double config_init_scale(const struct network_config *network)
+{
+    double scale = network->init_scale;
+    if (scale > 0.0)
+        return scale;
+    scale = fmax(grad_scaler_default_config().init_scale, network->min_scale);
+    return network->max_scale > 0.0 ? fmin(scale, network->max_scale) : scale;
+}
+
 struct grad_scaler_config config_scaler(const struct config *config,
                                         const struct network_config *network)
 {
-    return (struct grad_scaler_config){.init_scale = network->init_scale,
+    return (struct grad_scaler_config){.init_scale = config_init_scale(network),
                                        .growth_factor = network->growth_factor,
                                        .backoff_factor = network->backoff_factor,
                                        .growth_interval = network->growth_interval,
@@ -138,6 +147,8 @@ struct grad_scaler_config config_scaler(const struct config *config,
 
 static void follow_limits(struct network_config *network)
 {
+    if (network->init_scale == 0.0)
+        return; // auto
     network->init_scale = fmax(network->init_scale, network->min_scale);
     if (network->max_scale > 0.0 && network->max_scale >= network->min_scale)
         network->init_scale = fmin(network->init_scale, network->max_scale);

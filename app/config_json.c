@@ -34,7 +34,7 @@ char *config_to_json(const struct config *config)
         setting_text(setting, config, text);
         if (setting->kind == SETTING_SWITCH)
             fputs(text[0] == '1' ? "true" : "false", stream);
-        else if (setting->kind <= SETTING_DOUBLE)
+        else if (setting->kind <= SETTING_DOUBLE && !setting_is_word(setting, text))
             fputs(text, stream);
         else
             print_string(stream, text);
@@ -74,7 +74,9 @@ static enum status set_from_json(struct config *config, const char *name,
     const struct setting *setting = setting_find(name);
     if (!setting)
         return setting_unknown(name, source);
-    if (strcmp(type_name(value), wanted_type(setting)) != 0)
+    int is_word =
+        json_is_string(value) && setting_is_word(setting, json_string_value(value));
+    if (!is_word && strcmp(type_name(value), wanted_type(setting)) != 0)
         return status_fail(STATUS_USAGE, "%s: \"%s\" is %s, expected %s", source,
                            setting->name, type_name(value), wanted_type(setting));
 

@@ -20,6 +20,7 @@
     SETTING_TEXT, offsetof(struct config, field), sizeof(((struct config *)0)->field)
 
 #define RANGE(min, max) (min), (max), 0, 0, NULL
+#define RANGE_OR(min, max, word) (min), (max), 0, 0, (word)
 #define ABOVE(min, max) (min), (max), 1, 0, NULL   // min itself is not allowed
 #define BETWEEN(min, max) (min), (max), 1, 1, NULL // neither end is allowed
 #define CHOICES(words) 0, 0, 0, 0, (words)
@@ -44,8 +45,10 @@
      RESUME_FREE, "Adam's memory of its square"},                                        \
     {#n "_eps", DOUBLE(n.eps), RANGE(1e-30, 1), "1e-8", "E", GROUP_NETWORK, RESUME_FREE, \
      "Adam adds it to the root of that square"},                                         \
-    {#n "_init_scale", DOUBLE(n.init_scale), RANGE(1e-37, 1.7e38), "65536", "S",         \
-     GROUP_NETWORK, RESUME_FIXED, "the loss scale that this network begins with"},       \
+    {#n "_init_scale", DOUBLE(n.init_scale), RANGE_OR(1e-37, 1.7e38, "auto"), "65536",   \
+     "S|auto", GROUP_NETWORK, RESUME_FIXED,                                              \
+     "the loss scale that this network begins with; auto: init-margin below the largest "\
+     "power of two at which every gradient of the first step's batches is finite"},      \
     {#n "_growth_factor", DOUBLE(n.growth_factor), ABOVE(1, 65536), "2", "F",            \
      GROUP_NETWORK, RESUME_FREE,                                                         \
      "multiplies the scale after growth-interval good steps in a row"},                  \
@@ -203,6 +206,10 @@ const struct setting settings[] = {
     {"skip", CHOICE(skip), CHOICES("own|both"), "own", NULL, GROUP_SCALER, RESUME_FREE,
      "own: an overflow skips a step of its own network only. both: one in D also holds "
      "back G's step of that iteration, and one in G the next step of D"},
+    {"init_margin", INT(init_margin), RANGE(0, 64), "5", "N", GROUP_SCALER, RESUME_FIXED,
+     "powers of two that init-scale auto stays below what it finds, because gradients "
+     "grow: "
+     "by up to 5 powers in the first 1000 steps of the networks here"},
     {"max_skips", INT(max_skips), RANGE(1, 100), "25", "N", GROUP_SCALER, RESUME_FREE,
      "steps in a row that one network may skip; so many are an overflow storm, and so is "
      "an overflow at min-scale"},

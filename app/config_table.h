@@ -41,7 +41,9 @@ struct setting {
     size_t bytes;
     double min, max; // of numbers; both sides of a grid
     int is_min_open, is_max_open;
-    const char *choices;  // "crop|pad|stretch"; also for an int with few values
+    // "crop|pad|stretch"; also for an int with few values. Of a double: the one word that it
+    // may be besides its range, kept as 0, which lies outside.
+    const char *choices;
     const char *fallback; // the default, as text
     const char *unit;     // what stands for the value in --help: "KIMG"
     enum setting_group group;
@@ -90,7 +92,11 @@ struct choices {
 };
 void setting_choices(const struct setting *setting, struct choices *choices);
 
-/* What is allowed: "a whole number from 2 to 8192", "crop, pad or stretch". */
+/* True when `text` is the word that a setting of kind SETTING_DOUBLE takes for 0. */
+int setting_is_word(const struct setting *setting, const char *text);
+
+/* What is allowed: "a whole number from 2 to 8192", "crop, pad or stretch", "auto or a
+ * number from 1 to 2". */
 #define ALLOWED_TEXT 160
 const char *setting_allowed(const struct setting *setting, char text[ALLOWED_TEXT]);
 

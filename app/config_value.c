@@ -99,6 +99,10 @@ static enum status parse_double(const struct setting *setting, const char *value
                                 const char *source, double *field)
 {
     double real;
+    if (setting_is_word(setting, value)) {
+        *field = 0.0;
+        return STATUS_OK;
+    }
     enum number_error error = number_read(value, &real);
     if (error != NUMBER_OK)
         return refuse(setting, source, value, describe_number_error(error));
@@ -252,7 +256,10 @@ const char *setting_text(const struct setting *setting, const struct config *con
         snprintf(text, CONFIG_TEXT, "%" PRId64, *(const int64_t *)field);
         break;
     case SETTING_DOUBLE:
-        snprintf(text, CONFIG_TEXT, "%s", number_text(*(const double *)field, number));
+        snprintf(text, CONFIG_TEXT, "%s",
+                 setting->choices && *(const double *)field == 0.0
+                     ? setting->choices
+                     : number_text(*(const double *)field, number));
         break;
     case SETTING_CHOICE:
         setting_choices(setting, &choices);

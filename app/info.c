@@ -66,6 +66,13 @@ static void print_facts(const char *path, const struct checkpoint_facts *facts)
     print_scaler(has_fake ? "D real" : "D", width, &facts->scaler[NETWORK_D]);
     if (has_fake)
         print_scaler("D fake", width, &facts->fake_scaler);
+    if (facts->found_scales[0])
+        printf("found at the start:\n");
+    for (const char *line = facts->found_scales; line[0];) {
+        size_t length = strcspn(line, "\n");
+        printf("  %.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
 }
 
 static enum status print_layers(const struct config *config,

@@ -1,6 +1,7 @@
 #include "app/report_events.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "app/change.h"
 #include "app/diagnosis.h"
+#include "app/init_scale.h"
 #include "app/train.h"
 
 #define FILES_MAX 1024 // of a skip's images, in events.jsonl
@@ -306,6 +308,25 @@ void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLAC
     // The one scale that both have moves twice in a step: each of them tells both moves.
     if (is_moved && trainer->topology.kind == TOPOLOGY_SHARED_PER_STEP)
         event_rescale(report, !network, record);
+}
+
+void event_found_scale(struct report *report, const struct found_scales *found, int index)
+{
+    static const char *const words[] = {[FOUND_LIMIT] = "limit",
+                                        [FOUND_NO_LIMIT] = "no limit",
+                                        [FOUND_NOTHING] = "nothing"};
+    const struct found_scale *scale = &found->of[index];
+    int is_seen = scale->bad.layer[0] != '\0';
+    json_t *largest = scale->kind == FOUND_NOTHING
+                          ? json_null()
+                          : json_real(ldexp(1.0, scale->exponent));
+    write_step_event(
+        report, json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:s, s:s, s:i, s:f}", "event",
+                          "init_scale", "net", network_names[scale->network], "loss",
+                          scale->loss, "found", words[scale->kind], "largest", largest,
+                          "scale", (double)scale->start, "layer", scale->bad.layer,
+                          "tensor", is_seen ? scale->bad.tensor : "", "rehearsals",
+                          found->rehearsals, "seconds", found->seconds));
 }
 
 void event_change(struct report *report, const struct change *change)

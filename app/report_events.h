@@ -28,6 +28,11 @@
  * A "change" has "net", "key" ("d.scale"), "before", "after" (as text), and "scale_before"
  * and "scale_after": what the request that it was part of did to the network's scale.
  *
+ * "init_scale", before the first step (init_scale.h), has "net", "loss" ("" or, where D has two
+ * scales, real or fakes), "found" (limit, no limit, nothing), "largest" (the largest scale
+ * that was good, null for none), "scale" (that the run begins with), "layer" and "tensor" of
+ * what overflows at twice it, "" where not seen, "rehearsals" and "seconds".
+ *
  * Told once: "oscillation" with "net" and "swings" ("at", "scale", "place" of each), and
  * "drift" with "kind" (stuck, skips, scales), "net" (of stuck, else "") and "reason". */
 #ifndef APP_REPORT_EVENTS_H
@@ -45,6 +50,11 @@ void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLAC
 /* What the tensors of a skipped optimizer step held, as "layers" of report_layers(): where
  * the step was not taken again, activations and weight gradients, with an empty pass. */
 json_t *report_layers_of_skip(const struct report *report, int slot);
+
+struct found_scales;
+/* "init_scale": the scale number `index` that init-scale auto has found. */
+void event_found_scale(struct report *report, const struct found_scales *found,
+                       int index);
 
 struct change;
 /* "change": a setting that ctl or a key has changed after the step that was just taken. */

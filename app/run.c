@@ -10,6 +10,7 @@
 #include "app/control.h"
 #include "app/signals.h"
 #include "app/layer_types.h"
+#include "app/report_events.h"
 #include "app/summary.h"
 #include "app/train.h"
 
@@ -62,6 +63,27 @@ static void say_recompute(struct run *run)
                    100.0 * (double)unkept / (double)(bytes + unkept));
 }
 
+// What init-scale auto found, or why it had nothing to look for.
+static void say_found_scales(struct run *run)
+{
+    const struct config *config = &run->config;
+    const struct network_config *own[] = {
+        [NETWORK_G] = &config->g, [NETWORK_D] = &config->d};
+    for (int network = 0; network < NETWORK_COUNT; network++)
+        if (!run->is_resumed && own[network]->init_scale == 0.0 &&
+            !run->trainer.player[network].scaler.config.enabled)
+            report_say(&run->report,
+                       "scale   %c has no loss scale, so init-scale auto has nothing to "
+                       "find",
+                       network == NETWORK_G ? 'G' : 'D');
+    for (int i = 0; i < run->found.count; i++) {
+        char line[INIT_SCALE_LINE];
+        report_say(&run->report, "scale   %s",
+                   init_scale_line(&run->trainer, &run->found.of[i], line));
+        event_found_scale(&run->report, &run->found, i);
+    }
+}
+
 static void say_run(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
@@ -88,6 +110,7 @@ static void say_run(struct run *run)
                config->batch, config_precision_text(config, precision),
                (long long)config->seed);
     say_recompute(run);
+    say_found_scales(run);
 }
 
 static int uses_window(int preview)
@@ -227,6 +250,10 @@ static void print_dry(struct run *run, double per_kimg)
         printf("ranks: %d, each with %d images of a batch\n", run->config.gpus,
                trainer_rows(trainer));
     printf("data: %s, %zu images\n", trainer->dataset->source, trainer->dataset->count);
+    for (int i = 0; i < run->found.count; i++) {
+        char line[INIT_SCALE_LINE];
+        printf("scale: %s\n", init_scale_line(trainer, &run->found.of[i], line));
+    }
     printf("memory: %.2f GB\n", peak_memory_gb());
     if (run->config.recompute)
         print_recompute(trainer, per_kimg);
@@ -264,6 +291,7 @@ static enum status new_run(struct run *run)
     TRY(run_create(run, 0));
     run->config = run->trainer.config; // with the channels of the data
     TRY(run_prepare(run));
+    TRY(init_scale_find(&run->trainer, &run->found));
     if (run->config.dry_run)
         return run_dry(run);
     if (!run_is_first(run))

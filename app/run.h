@@ -8,6 +8,7 @@
 
 #include "app/config.h"
 #include "app/group.h"
+#include "app/init_scale.h"
 #include "app/output/monitor.h"
 #include "app/output/run_folder.h"
 #include "app/output/window.h"
@@ -24,7 +25,8 @@ struct run {
     struct control *control; // NULL: ctl cannot reach the run
     struct window *window;
     struct report report;
-    char last_snapshot[1024]; // "" before the first
+    struct found_scales found; // by init-scale auto, at the start
+    char last_snapshot[1024];  // "" before the first
     char last_grid[1024];
     char good_snapshot[1024];    // the last one from outside of an overflow storm
     int in_storm[NETWORK_COUNT]; // which has been told

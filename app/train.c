@@ -112,6 +112,17 @@ static void take_again(struct trainer *trainer, int network, int slot)
     look_end_again(trainer, network, slot);
 }
 
+// Over all ranks, of each loss that has a block of its own.
+static void sum_gradients(struct trainer *trainer, int network)
+{
+    const struct net *net = &trainer->player[network].net;
+    const struct topology *topology = &trainer->topology;
+    const struct group_ops *group = &trainer->device->ops->group;
+    group->sum_f32(trainer->device, net->grads, net->param_elements);
+    if (network == NETWORK_D && topology_has_own_grads(topology, LOSS_D_FAKE))
+        group->sum_f32(trainer->device, topology->fake_grads, net->param_elements);
+}
+
 // `slot` is the place of this optimizer step among the step's records.
 static void finish_step(struct trainer *trainer, int network, int slot)
 {
@@ -121,10 +132,7 @@ static void finish_step(struct trainer *trainer, int network, int slot)
     struct results *results = &trainer->results;
     int has_fakes = network == NETWORK_D && topology_has_own_grads(topology, LOSS_D_FAKE);
     inject_gradient(trainer, network);
-    ops->group.sum_f32(trainer->device, player->net.grads, player->net.param_elements);
-    if (has_fakes)
-        ops->group.sum_f32(trainer->device, topology->fake_grads,
-                           player->net.param_elements);
+    sum_gradients(trainer, network);
     topology_step(topology, (enum scaled_network)network);
     survey_look(&trainer->survey[network], player->scaler.state,
                 results->here.stats + slot * results->stats_count);
@@ -154,7 +162,7 @@ static int common_batches(const struct config *config)
     return config->g.accum < config->d.accum ? config->g.accum : config->d.accum;
 }
 
-static void discriminator_step(struct trainer *trainer, int turn)
+static void discriminator_passes(struct trainer *trainer, int turn)
 {
     const struct config *config = &trainer->config;
     int batches = config->d.accum, is_last_turn = turn + 1 == config->n_dis;
@@ -164,7 +172,6 @@ static void discriminator_step(struct trainer *trainer, int turn)
             feed_remember(&trainer->feed);
         discriminator_batch(trainer, turn * batches + part, part == 0);
     }
-    finish_step(trainer, NETWORK_D, turn);
 }
 
 static void generator_batch(struct trainer *trainer, int part)
@@ -176,7 +183,7 @@ static void generator_batch(struct trainer *trainer, int part)
 
 /* The fakes that D saw last are still there and come first. The others are made again from
  * their latents; where G takes more batches than D, from latents of draws to come. */
-static void generator_step(struct trainer *trainer)
+static void generator_passes(struct trainer *trainer)
 {
     const struct config *config = &trainer->config;
     generator_batch(trainer, 0);
@@ -188,19 +195,35 @@ static void generator_step(struct trainer *trainer)
         inject_activation(trainer, NETWORK_G);
         generator_batch(trainer, part);
     }
-    finish_step(trainer, NETWORK_G, trainer->results.record_count - 1);
-    if (trainer->topology.kind == TOPOLOGY_SHARED)
-        keep_record(trainer, NETWORK_D,
-                    0); // the one rule for both has written it only now
 }
 
 static void whole_step(void *argument)
 {
     struct trainer *trainer = argument;
     inject_weights(trainer);
-    for (int turn = 0; turn < trainer->config.n_dis; turn++)
-        discriminator_step(trainer, turn);
-    generator_step(trainer);
+    for (int turn = 0; turn < trainer->config.n_dis; turn++) {
+        discriminator_passes(trainer, turn);
+        finish_step(trainer, NETWORK_D, turn);
+    }
+    generator_passes(trainer);
+    finish_step(trainer, NETWORK_G, trainer->results.record_count - 1);
+    if (trainer->topology.kind == TOPOLOGY_SHARED)
+        keep_record(trainer, NETWORK_D,
+                    0); // the one rule for both has written it only now
+}
+
+void train_rehearse(struct trainer *trainer,
+                    void (*check)(struct trainer *trainer, int network, void *context),
+                    void *context)
+{
+    for (int turn = 0; turn < trainer->config.n_dis; turn++) {
+        discriminator_passes(trainer, turn);
+        sum_gradients(trainer, NETWORK_D);
+        check(trainer, NETWORK_D, context);
+    }
+    generator_passes(trainer);
+    sum_gradients(trainer, NETWORK_G);
+    check(trainer, NETWORK_G, context);
 }
 
 void train_step(struct trainer *trainer)

@@ -38,6 +38,8 @@ struct progress {
     int rollbacks; // so far; they choose the order of images and latents
 };
 
+#define FOUND_SCALES_TEXT 1024
+
 struct trainer {
     struct config config;
     struct device *device;
@@ -61,6 +63,8 @@ struct trainer {
     struct results results;
     struct results_view last; // of the last step that was collected
     struct results_place last_place;
+
+    char found_scales[FOUND_SCALES_TEXT]; // by init-scale auto (init_scale.h), for info
 };
 
 /* The storage type of a run's activations. */

@@ -156,6 +156,25 @@ static void test_an_overflow_of_d_moves_the_scales_that_its_topology_says(void *
     assert_is_png("bench.png", 1520);
 }
 
+static void test_every_scaler_finds_the_scale_that_it_begins_with(void **state)
+{
+    (void)state;
+    twinscale_must("bench scaler " SMALL_RUN " --out '%s' --kimg 0.016 --seeds 1 "
+                   "--g-init-scale auto --d-init-scale auto "
+                   "--init-margin 10",
+                   out);
+    json_t *object = results();
+    double g = number(object, "per-network", "scale", "G");
+    double d = number(object, "per-network", "scale", "D");
+    assert_true(g > 0.0 && g < 1024.0 && d > 0.0 && d < 1024.0);
+    assert_true(number(object, "static", "scale", "D") == d);
+    assert_true(number(object, "shared", "scale", "D") == (g < d ? g : d));
+    assert_true(number(object, "shared", "scale", "G") == (g < d ? g : d));
+    assert_true(number(object, "per-loss", "scale", "D") >= d);
+    assert_true(number(object, "off", "scale", "D") == -1.0);
+    json_decref(object);
+}
+
 static void test_where_nothing_overflows_all_scalers_train_the_same(void **state)
 {
     (void)state;
@@ -399,6 +418,7 @@ int main(void)
         TEST(test_diversity_is_the_mean_difference_of_all_pairs),
         TEST(test_diversity_is_0_for_equal_images_and_1_for_black_and_white),
         TEST(test_an_overflow_of_d_moves_the_scales_that_its_topology_says),
+        TEST(test_every_scaler_finds_the_scale_that_it_begins_with),
         TEST(test_where_nothing_overflows_all_scalers_train_the_same),
         TEST(test_every_seed_is_a_run_with_a_mean_below),
         TEST(test_runs_that_diverge_are_rows_with_a_reason),

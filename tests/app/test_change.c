@@ -113,6 +113,10 @@ static void test_a_scale_beyond_a_new_limit_is_brought_to_it_and_told(void **sta
     assert_int_equal(config_check(&trainer.config), STATUS_OK);
     change(&trainer, "g.max_scale=256", &changes);
     assert_string_equal(changes.of[0].text, "g.max_scale: is already 256");
+    trainer.config.d.init_scale = 0.0; // auto stays auto
+    change(&trainer, "d.max_scale=256\nd.min_scale=2", &changes);
+    assert_true(trainer.config.d.init_scale == 0.0);
+    assert_int_equal(config_check(&trainer.config), STATUS_OK);
     trainer_release(&trainer);
 }
 

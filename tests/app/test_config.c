@@ -181,6 +181,33 @@ static void test_each_networks_scaler_has_its_own_rule(void **state)
     assert_true(d.is_static && d.init_scale == 1024.0);
 }
 
+static void test_a_scale_that_is_to_be_found_begins_within_its_limits(void **state)
+{
+    (void)state;
+    struct config config = parsed("photos --g-init-scale auto --g-max-scale 1000 "
+                                  "--d-init-scale=auto --d-min-scale 1e5");
+    assert_int_equal(config_check(&config), STATUS_OK);
+    assert_true(config.g.init_scale == 0.0 && config.d.init_scale == 0.0);
+    assert_true(config_scaler(&config, &config.g).init_scale == 1000.0);
+    assert_true(config_scaler(&config, &config.d).init_scale == 1e5);
+    config.d.min_scale = 0.0;
+    assert_true(config_init_scale(&config.d) == 65536.0);
+    char text[CONFIG_TEXT];
+    assert_string_equal(setting_text(setting_find("g_init_scale"), &config, text),
+                        "auto");
+    config = parsed("photos --scaler static:auto");
+    assert_true(config.scaler == SCALER_STATIC && config.g.init_scale == 0.0 &&
+                config.d.init_scale == 0.0);
+    assert_refused("photos --g-init-scale aut", STATUS_USAGE,
+                   "--g-init-scale: \"aut\" is not a number; give auto or a number from "
+                   "1e-37 to 1.7e38");
+    assert_refused("photos --g-lr auto", STATUS_USAGE, "\"auto\" is not a number");
+    assert_refused("photos --scaler shared --g-init-scale auto", STATUS_USAGE,
+                   "--g-init-scale: G has auto and D 65536");
+    assert_refused("photos --init-margin 65", STATUS_USAGE,
+                   "\"65\" is out of range; give a whole number from 0 to 64");
+}
+
 static void test_a_static_scale_may_be_given_with_its_value(void **state)
 {
     (void)state;
@@ -198,7 +225,7 @@ static void test_a_static_scale_may_be_given_with_its_value(void **state)
     assert_refused("photos --scaler static:big", STATUS_USAGE,
                    "--scaler: \"big\" is not");
     assert_refused("photos --scaler static:0", STATUS_USAGE,
-                   "--scaler: \"0\" is out of range; give a number from 1e-37");
+                   "--scaler: \"0\" is out of range; give auto or a number from 1e-37");
     assert_refused("photos --scaler shared:512", STATUS_USAGE,
                    "--scaler: \"shared:512\" is not one of the choices");
     assert_refused("photos --scaler static:512 --g-max-scale 256", STATUS_USAGE,
@@ -563,6 +590,7 @@ int main(void)
         cmocka_unit_test(
             test_a_loss_scaler_takes_all_that_the_table_allows_beyond_pytorch),
         cmocka_unit_test(test_each_networks_scaler_has_its_own_rule),
+        cmocka_unit_test(test_a_scale_that_is_to_be_found_begins_within_its_limits),
         cmocka_unit_test(test_a_static_scale_may_be_given_with_its_value),
         cmocka_unit_test(test_one_scale_for_both_takes_one_rule_and_one_step_of_each),
         cmocka_unit_test(test_the_defaults_of_a_scaler_are_pytorchs_here_and_there),

@@ -32,6 +32,7 @@ static void test_a_config_comes_back_from_json_as_it_went(void **state)
         {"g_lr", "1.1e-7"},
         {"seed", "9007199254740992"},
         {"d_init_scale", "1.6999999e38"},
+        {"g_init_scale", "auto"},
         {"mirror", "1"},
         {"fit", "stretch"},
         {"grid", "3x17"},

@@ -110,6 +110,31 @@ static void test_an_overflow_on_the_last_rank_makes_all_skip(void **state)
     assert_float_equal(facts.scaler[NETWORK_G].scale, 1024.0, 0.0);
 }
 
+static void test_all_ranks_find_one_scale_to_begin_with(void **state)
+{
+    (void)state;
+    // Every checkpoint compares the scalers of all ranks, the first before the first step.
+    char text[8192];
+    must(ranks(text, sizeof text, "",
+               RUN "--out '%s' --gpus 2 --kimg 0.096 --g-init-scale auto --d-init-scale "
+                   "auto --scaler per-loss --init-margin 7",
+               in("found")),
+         0, text);
+    assert_int_equal(times(text, "the first step's gradients are finite up to"), 3);
+    struct checkpoint_facts facts = facts_of(run_in(in("found")));
+    assert_int_equal(facts.step, 6);
+    assert_int_equal(facts.scaler[NETWORK_D].skipped, 0);
+    assert_int_equal(facts.scaler[NETWORK_G].skipped, 0);
+    assert_float_not_equal(facts.scaler[NETWORK_G].scale, 1024.0, 0.0);
+    // One rank alone is not finite in its forward pass: no rank finds anything.
+    must(ranks(text, sizeof text, "",
+               RUN "--out '%s' --gpus 2 --kimg 0.096 --d-init-scale auto "
+                   "--inject d:1:nan-forward",
+               in("one_bad")),
+         0, text);
+    assert_int_equal(times(text, "no scale down to 2^-122"), 1);
+}
+
 static void test_a_nan_in_one_ranks_forward_pass_makes_all_skip(void **state)
 {
     (void)state;
@@ -336,6 +361,7 @@ int main(void)
         DATA_TEST(test_several_ranks_with_synced_norm_are_one_rank),
         DATA_TEST(test_a_resumed_run_of_ranks_is_the_run_never_stopped),
         DATA_TEST(test_an_overflow_on_the_last_rank_makes_all_skip),
+        DATA_TEST(test_all_ranks_find_one_scale_to_begin_with),
         DATA_TEST(test_a_nan_in_one_ranks_forward_pass_makes_all_skip),
         DATA_TEST(test_a_storm_that_is_warned_of_does_not_end_any_rank),
         DATA_TEST(test_what_one_rank_alone_finds_makes_all_skip),
