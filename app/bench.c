@@ -229,6 +229,11 @@ static enum status check_flags(const struct bench *bench, const struct work *wor
         return status_fail(STATUS_USAGE,
                            "--%s: bench %s begins runs of its own; leave it away",
                            config->dry_run ? "dry-run" : "resume", work->name);
+    if (config->set_at[0])
+        return status_fail(STATUS_USAGE,
+                           "--set-at: bench %s compares runs whose settings stay; leave "
+                           "it away",
+                           work->name);
     if (config->gpus != 1)
         return status_fail(STATUS_USAGE,
                            "--gpus: bench %s measures one device, and %d are asked for; "

@@ -54,15 +54,9 @@ static int is_scale(int key)
     return strcmp(changeable[key].key + 2, SCALE) == 0;
 }
 
-static int is_scaled(const struct trainer *trainer, int network)
+static int shares_scale(const struct config *config)
 {
-    return trainer->player[network].scaler.config.enabled;
-}
-
-static int shares_scale(const struct trainer *trainer)
-{
-    return trainer->topology.kind == TOPOLOGY_SHARED ||
-           trainer->topology.kind == TOPOLOGY_SHARED_PER_STEP;
+    return config->scaler == SCALER_SHARED || config->scaler == SCALER_SHARED_PER_STEP;
 }
 
 /* ---- values ----------------------------------------------------------------------- */
@@ -74,9 +68,8 @@ static struct network_config *network_config(struct config *config, int network)
 
 static float scale_of(const struct trainer *trainer, int network)
 {
-    return is_scaled(trainer, network)
-               ? grad_scaler_read(&trainer->player[network].scaler).scale
-               : 0.0f;
+    const struct grad_scaler *scaler = &trainer->player[network].scaler;
+    return scaler->config.enabled ? grad_scaler_read(scaler).scale : 0.0f;
 }
 
 static void value_text(const struct trainer *trainer, int key, char text[64])
@@ -97,7 +90,8 @@ void trainer_settable(const struct trainer *trainer, char *text, size_t bytes)
     text[0] = '\0';
     for (int key = 0; key < KEY_COUNT; key++) {
         char value[64];
-        if (changeable[key].is_of_scaler && !is_scaled(trainer, network_of(key)))
+        if (changeable[key].is_of_scaler &&
+            !trainer_wants_scaler(&trainer->config, network_of(key)))
             continue;
         value_text(trainer, key, value);
         used += (size_t)snprintf(text + used, bytes - used, "%s%s=%s", used ? "\n" : "",
@@ -111,6 +105,7 @@ void trainer_settable(const struct trainer *trainer, char *text, size_t bytes)
 /* What is asked for: the settings in `config`, the scales beside them. */
 struct plan {
     struct config config;
+    const char *source;         // begins a sentence on a value
     int is_named[KEY_COUNT];    // in the request itself
     int is_set[KEY_COUNT];      // there, or for the other network of a shared scale
     float scale[NETWORK_COUNT]; // where is_set[] of that key
@@ -129,14 +124,14 @@ static enum status unknown_key(const char *name)
                        nearest ? "?" : "");
 }
 
-static enum status find_key(const struct trainer *trainer, const char *name, int *key)
+static enum status find_key(const struct config *config, const char *name, int *key)
 {
     for (*key = 0; *key < KEY_COUNT; ++*key)
         if (edit_distance(name, changeable[*key].key) == 0)
             break;
     if (*key == KEY_COUNT)
         return unknown_key(name);
-    if (changeable[*key].is_of_scaler && !is_scaled(trainer, network_of(*key)))
+    if (changeable[*key].is_of_scaler && !trainer_wants_scaler(config, network_of(*key)))
         return status_fail(
             STATUS_USAGE,
             "%s: this network has no loss scaling; start a run with --scaler "
@@ -162,11 +157,11 @@ static enum status set_key(struct plan *plan, int key, const char *value)
     plan->is_set[key] = 1;
     if (is_scale(key))
         return read_scale(plan, key, value);
-    return config_set(&plan->config, changeable[key].setting, value, "ctl");
+    return config_set(&plan->config, changeable[key].setting, value, plan->source);
 }
 
 // "d.scale=1024": one line of a request.
-static enum status read_item(const struct trainer *trainer, struct plan *plan, char *item)
+static enum status read_item(struct plan *plan, char *item)
 {
     char *equals = strchr(item, '=');
     int key;
@@ -175,7 +170,7 @@ static enum status read_item(const struct trainer *trainer, struct plan *plan, c
                            "\"%.60s\": expected key=value, such as d.growth_interval=500",
                            item);
     *equals = '\0';
-    TRY(find_key(trainer, item, &key));
+    TRY(find_key(&plan->config, item, &key));
     if (plan->is_named[key])
         return status_fail(STATUS_USAGE, "%s: is given twice; give it once",
                            changeable[key].key);
@@ -183,13 +178,13 @@ static enum status read_item(const struct trainer *trainer, struct plan *plan, c
     TRY(set_key(plan, key, equals + 1));
     // Where the other network is named too, check_plan() sees whether both agree.
     int other = other_key(key);
-    if (!changeable[key].is_of_scaler || !shares_scale(trainer) || plan->is_named[other])
+    if (!changeable[key].is_of_scaler || !shares_scale(&plan->config) ||
+        plan->is_named[other])
         return STATUS_OK;
     return set_key(plan, other, equals + 1);
 }
 
-static enum status read_request(const struct trainer *trainer, const char *request,
-                                struct plan *plan)
+static enum status read_request(const char *request, struct plan *plan)
 {
     char copy[CHANGE_REQUEST];
     if (strlen(request) >= sizeof copy)
@@ -201,7 +196,7 @@ static enum status read_request(const struct trainer *trainer, const char *reque
     char *rest = copy;
     for (char *item; (item = strsep(&rest, "\n"));)
         if (item[0])
-            TRY(read_item(trainer, plan, item));
+            TRY(read_item(plan, item));
     return STATUS_OK;
 }
 
@@ -224,14 +219,14 @@ static enum status check_scale(struct plan *plan, int key)
                        changeable[key].key, is_below ? "min_scale" : "max_scale");
 }
 
-static enum status check_plan(const struct trainer *trainer, struct plan *plan)
+static enum status check_plan(struct plan *plan)
 {
     config_follow_limits(&plan->config);
     TRY(config_check(&plan->config));
     for (int key = 0; key < KEY_COUNT; key++)
         if (is_scale(key) && plan->is_set[key])
             TRY(check_scale(plan, key));
-    if (shares_scale(trainer) && plan->scale[NETWORK_G] != plan->scale[NETWORK_D])
+    if (shares_scale(&plan->config) && plan->scale[NETWORK_G] != plan->scale[NETWORK_D])
         return status_fail(STATUS_USAGE,
                            "g.scale, d.scale: %.9g and %.9g, but both networks have one "
                            "scale between them; give one",
@@ -262,7 +257,7 @@ static void apply_network(struct trainer *trainer, const struct plan *plan, int 
     const struct network_config *config = network_config(&trainer->config, network);
     player->adam.config.lr = (float)config->lr;
     trainer->topology.network[network].clip_norm = (float)config->clip_norm;
-    if (!is_scaled(trainer, network))
+    if (!player->scaler.config.enabled)
         return;
     apply_scaler(trainer, &player->scaler, network, plan->scale[network]);
     struct scaler_state state = grad_scaler_read(&player->scaler);
@@ -300,14 +295,28 @@ static void tell(const struct trainer *trainer, struct change *change, int key)
                  sizeof change->text - strlen(change->text), "%s", note);
 }
 
+enum status change_check(struct config *config, const char *request, const char *source)
+{
+    struct plan plan = {.config = *config, .source = source};
+    TRY(read_request(request, &plan));
+    TRY(check_plan(&plan));
+    *config = plan.config;
+    return STATUS_OK;
+}
+
+int change_is_of_scale(const struct change *change)
+{
+    return strcmp(change->key + 2, SCALE) == 0;
+}
+
 enum status trainer_change(struct trainer *trainer, const char *request,
                            struct changes *changes)
 {
-    struct plan plan = {.config = trainer->config};
+    struct plan plan = {.config = trainer->config, .source = "ctl"};
     int keys[KEY_COUNT];
     changes->count = 0;
-    TRY(read_request(trainer, request, &plan));
-    TRY(check_plan(trainer, &plan));
+    TRY(read_request(request, &plan));
+    TRY(check_plan(&plan));
 
     for (int key = 0; key < KEY_COUNT; key++) {
         if (!plan.is_set[key])

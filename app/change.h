@@ -33,6 +33,14 @@ struct changes {
 enum status trainer_change(struct trainer *trainer, const char *request,
                            struct changes *changes);
 
+/* The same without a run: what trainer_change() would say to a trainer with these settings,
+ * which are the changed ones afterwards. `source` begins a sentence on a value, as in
+ * config_set(). */
+enum status change_check(struct config *config, const char *request, const char *source);
+
+/* True for "g.scale" and "d.scale": the only keys that are state, and no settings. */
+int change_is_of_scale(const struct change *change);
+
 /* What can be set in this run, as "key=value" lines with the present values. */
 void trainer_settable(const struct trainer *trainer, char *text, size_t bytes);
 

@@ -81,6 +81,8 @@ struct config {
 
     // How long, how often (kimg = thousands of real images; fractions allowed)
     double kimg, tick, snap, img_snap;
+    char
+        set_at[CONFIG_TEXT]; // settings to change: "50:g.lr=1e-4,100:d.scale=64"; "" none
 
     // How
     char device[32]; // auto, cpu, ref, cuda:N
@@ -154,6 +156,19 @@ struct planted_fault {
  * them is not of that form or there are more than FAULTS_MAX. config_faults.c */
 #define FAULTS_MAX 8
 int config_read_faults(const char *text, struct planted_fault faults[FAULTS_MAX]);
+
+/* Settings to change in the run, as `set_at` writes them: a kimg and what `twinscale ctl`
+ * takes, one a line. config_set_at.c */
+#define SET_AT_MAX 32
+struct timed_change {
+    double kimg;
+    int64_t images;            // that kimg; the change is made once so many were shown
+    char request[CONFIG_TEXT]; // "g.lr=1e-4\nd.scale=64"
+};
+/* Reads "50:g.lr=1e-4,d.scale=64,100:d.lr=1e-4": each kimg larger than the one before. Whether
+ * such keys and values can be set is change.h's to say. STATUS_USAGE with the reason. */
+enum status config_read_set_at(const char *text, struct timed_change changes[SET_AT_MAX],
+                               int *count);
 
 /* The scale that a network begins with; where that is found only at the start, or cannot be
  * found: 65536, brought within min_scale and max_scale. */

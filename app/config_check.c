@@ -22,6 +22,26 @@ static enum status check_inject(const struct config *config)
         config->inject, FAULTS_MAX);
 }
 
+// A change that no step follows would be forgotten without a word.
+static enum status check_set_at(const struct config *config)
+{
+    struct timed_change changes[SET_AT_MAX];
+    char kimg[NUMBER_TEXT], end[NUMBER_TEXT];
+    int count;
+    TRY(config_read_set_at(config->set_at, changes, &count));
+    int64_t step = config_step_images(config);
+    for (int i = 0; i < count; i++) {
+        int64_t steps_before = (changes[i].images + step - 1) / step;
+        if ((double)(steps_before * step) >= config->kimg * 1000.0)
+            return status_fail(
+                STATUS_USAGE,
+                "--set-at: no step begins at %s kimg or later, because the "
+                "run ends at %s; give less, or a larger --kimg",
+                number_text(changes[i].kimg, kimg), number_text(config->kimg, end));
+    }
+    return STATUS_OK;
+}
+
 // Ranks would have to go back, or to build their networks anew, together.
 static enum status check_storm(const struct config *config)
 {
@@ -226,6 +246,7 @@ enum status config_check(const struct config *config)
     TRY(check_scaler(config, &config->d, "d"));
     TRY(check_shared(config));
     TRY(check_storm(config));
+    TRY(check_set_at(config));
     return check_inject(config);
 }
 

@@ -139,6 +139,13 @@ const struct setting settings[] = {
     {"img_snap", DOUBLE(img_snap), ABOVE(0, KIMG_MAX), "10", "KIMG", GROUP_DURATION,
      RESUME_FREE, "between two grids of samples"},
 
+    {"set_at", TEXT(set_at), ANY, "", "CHANGES", GROUP_DURATION, RESUME_FREE,
+     "changes settings while the run goes on, as `twinscale ctl` does, each before the "
+     "first "
+     "step from that kimg on: 50:g.lr=1e-4,d.scale=64,100:d.growth_interval=500; a "
+     "rollback "
+     "takes those back that are to come again"},
+
     {"device", TEXT(device), ANY, "auto", "NAME", GROUP_MACHINE, RESUME_FREE,
      "auto (a GPU that works, else the CPU), cpu, cuda:N, or ref (slow, plain, for "
      "tests)"},

@@ -7,7 +7,7 @@
 #include "app/run.h"
 
 static enum status merge_settings(struct run *run, const struct checkpoint *checkpoint,
-                                  int argc, char **argv)
+                                  int64_t images, int argc, char **argv)
 {
     struct config saved;
     int wants_help;
@@ -18,7 +18,8 @@ static enum status merge_settings(struct run *run, const struct checkpoint *chec
     TRY(run_settle_gpus(run, saved.gpus));
     TRY(config_check_resume(&saved, &run->config, run->changes, sizeof run->changes));
     config_follow_limits(&run->config); // as trainer_change() does
-    return config_check(&run->config);
+    TRY(config_check(&run->config));
+    return set_at_open(&run->set_at, &run->config, &saved, images);
 }
 
 static enum status continue_run(struct run *run, const struct checkpoint *checkpoint,
@@ -55,7 +56,7 @@ enum status resume_run(struct run *run, int argc, char **argv)
     struct checkpoint_facts facts;
     enum status status = checkpoint_facts(checkpoint, &facts);
     if (status == STATUS_OK)
-        status = merge_settings(run, checkpoint, argc, argv);
+        status = merge_settings(run, checkpoint, facts.images, argc, argv);
     if (status == STATUS_OK && (double)facts.images >= run->config.kimg * 1000.0) {
         if (run_is_first(run))
             printf("finished: %s has reached %.4g of %.4g kimg; to go on, give a larger "

@@ -288,6 +288,7 @@ static enum status new_run(struct run *run)
 {
     TRY(run_settle_gpus(run, 1));
     TRY(config_check(&run->config));
+    TRY(set_at_open(&run->set_at, &run->config, NULL, 0));
     TRY(run_create(run, 0));
     run->config = run->trainer.config; // with the channels of the data
     TRY(run_prepare(run));

@@ -13,6 +13,7 @@
 #include "app/output/run_folder.h"
 #include "app/output/window.h"
 #include "app/report.h"
+#include "app/set_at.h"
 #include "app/trainer.h"
 
 struct run {
@@ -34,7 +35,8 @@ struct run {
     int save_failed;             // the newest attempt did
     enum status save_status;     // of that attempt
     int is_paused, is_resumed;
-    char changes[2048]; // settings that a resume changed; "" for none
+    struct set_at set_at; // changes to come
+    char changes[2048];   // settings that a resume changed; "" for none
     enum status status;
     char message[1024]; // the worker's, for the main thread
 };
@@ -55,6 +57,11 @@ enum status run_write_layer_types(const struct run *run);
 
 /* run_control.c: does what ctl and keys ask of the settings; no step is on its way. */
 enum status run_serve_control(struct run *run, int requests);
+/* Before a step, after all else that is done between two: the changes of --set-at that are due.
+ * No step is on its way. */
+enum status run_serve_set_at(struct run *run);
+/* After a rollback: takes back those that were made after the snapshot. */
+enum status run_take_back_set_at(struct run *run);
 /* The same change on a rank above 0. */
 enum status run_follow_change(struct run *run);
 

@@ -9,10 +9,10 @@
 #include "app/run.h"
 
 // Everything that is kept of a change besides the checkpoint.
-static void note_change(struct run *run, const struct change *change)
+static void note_change(struct run *run, const struct change *change, const char *why)
 {
-    report_say(&run->report, "step %lld: %s", (long long)run->trainer.progress.step,
-               change->text);
+    report_say(&run->report, "step %lld: %s%s", (long long)run->trainer.progress.step,
+               change->text, why);
     if (strcmp(change->before, change->after) == 0)
         return;
     event_change(&run->report, change);
@@ -51,14 +51,16 @@ enum status run_follow_change(struct run *run)
 struct reply {
     enum status status;
     char text[CONTROL_BYTES];
+    struct changes changes;
 };
 
-// Fails where a rank was lost.
-static enum status change(struct run *run, const char *request, struct reply *reply)
+// Fails where a rank was lost. `why` ends the log's line.
+static enum status change(struct run *run, const char *request, const char *why,
+                          struct reply *reply)
 {
-    struct changes changes;
+    const struct changes *changes = &reply->changes;
     size_t used = 0;
-    reply->status = trainer_change(&run->trainer, request, &changes);
+    reply->status = trainer_change(&run->trainer, request, &reply->changes);
     reply->text[0] = '\0';
     if (reply->status != STATUS_OK) {
         snprintf(reply->text, sizeof reply->text, "%s", status_message());
@@ -68,11 +70,11 @@ static enum status change(struct run *run, const char *request, struct reply *re
     run->config.g = run->trainer.config.g;
     run->config.d = run->trainer.config.d;
     run->saved_at = -1; // a snapshot of this step does not hold it yet
-    for (int i = 0; i < changes.count; i++) {
-        note_change(run, &changes.of[i]);
+    for (int i = 0; i < changes->count; i++) {
+        note_change(run, &changes->of[i], why);
         if (used < sizeof reply->text)
             used += (size_t)snprintf(reply->text + used, sizeof reply->text - used,
-                                     "%s%s", used ? "\n" : "", changes.of[i].text);
+                                     "%s%s", used ? "\n" : "", changes->of[i].text);
     }
     report_publish(&run->report, NULL);
     return STATUS_OK;
@@ -86,7 +88,7 @@ static enum status scale_by(struct run *run, int network, double factor)
     const struct grad_scaler *scaler = &run->trainer.player[network].scaler;
     snprintf(request, sizeof request, "%c.scale=%.9g", network == NETWORK_G ? 'g' : 'd',
              (double)grad_scaler_read(scaler).scale * factor);
-    TRY(change(run, request, &reply));
+    TRY(change(run, request, "", &reply));
     if (reply.status != STATUS_OK)
         report_say(&run->report, "not changed: %s", reply.text);
     return STATUS_OK;
@@ -101,10 +103,47 @@ static enum status answer_ctl(struct run *run)
     if (strcmp(request, "?") == 0)
         trainer_settable(&run->trainer, reply.text, sizeof reply.text);
     else
-        TRY(change(run, request, &reply));
+        TRY(change(run, request, "", &reply));
     control_answer(run->control, reply.status, reply.text);
     return STATUS_OK;
 }
+
+/* ---- --set-at ---------------------------------------------------------------------- */
+
+// What was checked at the start may be refused now, if ctl has changed other settings since.
+static enum status change_as_planned(struct run *run, const char *request,
+                                     const char *why, struct reply *reply)
+{
+    TRY(change(run, request, why, reply));
+    if (reply->status != STATUS_OK)
+        report_say(&run->report, "warning: not changed%s: %s", why, reply->text);
+    return STATUS_OK;
+}
+
+enum status run_serve_set_at(struct run *run)
+{
+    struct set_at *set_at = &run->set_at;
+    int64_t images = run->trainer.progress.images;
+    struct reply reply;
+    for (int i = -1; (i = set_at_next(set_at, images, i)) >= 0;) {
+        TRY(change_as_planned(run, set_at->change[i].request, " (--set-at)", &reply));
+        if (reply.status == STATUS_OK)
+            set_at_made(set_at, &reply.changes, images);
+    }
+    return STATUS_OK;
+}
+
+enum status run_take_back_set_at(struct run *run)
+{
+    struct reply reply;
+    for (const char *undo;
+         (undo = set_at_undo(&run->set_at, run->trainer.progress.images));)
+        TRY(change_as_planned(run, undo, " (--set-at, taken back by the rollback)",
+                              &reply));
+    return STATUS_OK;
+}
+
+/* ---- ctl and keys ------------------------------------------------------------------ */
 
 enum status run_serve_control(struct run *run, int requests)
 {

@@ -126,8 +126,10 @@ static enum status collect(struct run *run, int left)
             report_step(&run->report);
             guard_warn(run);
         }
-        if (status == STATUS_DIVERGED)
-            status = guard_storm(run);
+        if (status == STATUS_DIVERGED) {
+            TRY(guard_storm(run));
+            status = run_take_back_set_at(run); // it has gone back
+        }
         TRY(status);
     }
     return STATUS_OK;
@@ -154,6 +156,14 @@ static enum status serve_requests(struct run *run, int *must_end)
     }
     report_maintenance(&run->report, now_seconds() - started);
     return STATUS_OK;
+}
+
+static enum status serve_set_at(struct run *run)
+{
+    if (set_at_next(&run->set_at, run->trainer.progress.images, -1) < 0)
+        return STATUS_OK;
+    TRY(collect(run, 0));
+    return run_serve_set_at(run);
 }
 
 static enum status one_step(struct run *run)
@@ -208,6 +218,7 @@ static enum status loop(struct run *run, const char **end)
                        trainer_kimg(&run->trainer), run->folder.path);
             return STATUS_OK;
         }
+        TRY(serve_set_at(run));
         TRY(one_step(run));
     }
     TRY(save_snapshot(run, run->config.kimg));

@@ -66,7 +66,7 @@ static enum status open_data(struct trainer *trainer)
 }
 
 // A loss scale is for f16: bf16 has f32's range, and f32 needs none.
-static int wants_scaler(const struct config *config, int network)
+int trainer_wants_scaler(const struct config *config, int network)
 {
     if (config->scaler == SCALER_AUTO)
         return trainer_gradients_are_half(config, network);
@@ -90,7 +90,7 @@ static enum status create_player(struct trainer *trainer, int network)
                                .beta2 = (float)own->beta2,
                                .eps = (float)own->eps};
     struct grad_scaler_config scaler = config_scaler(config, own);
-    scaler.enabled = wants_scaler(config, network);
+    scaler.enabled = trainer_wants_scaler(config, network);
     // Without a minimum, PyTorch's rule ends at a scale of 0, and 1/scale before it: here it
     // ends at the smallest scale that can be divided by.
     if (scaler.min_scale == 0.0)

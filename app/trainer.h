@@ -115,6 +115,9 @@ uint64_t trainer_stream_seed(const struct trainer *trainer);
 double trainer_kimg(const struct trainer *trainer);
 double trainer_epoch(const struct trainer *trainer);
 
+/* True where a network has a loss scale. */
+int trainer_wants_scaler(const struct config *config, int network);
+
 /* What net_plan() of a network, or of its f32 twin, makes room for. */
 int trainer_net_options(const struct config *config, int network);
 

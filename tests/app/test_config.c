@@ -208,6 +208,48 @@ static void test_a_scale_that_is_to_be_found_begins_within_its_limits(void **sta
                    "\"65\" is out of range; give a whole number from 0 to 64");
 }
 
+static void test_changes_at_a_kimg_are_read_or_refused(void **state)
+{
+    (void)state;
+    struct timed_change changes[SET_AT_MAX];
+    int count;
+    assert_int_equal(config_read_set_at("", changes, &count), STATUS_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(
+        config_read_set_at("0:g.lr=1e-3,d.scale=64,0.3:d.lr=1e-4", changes, &count),
+        STATUS_OK);
+    assert_int_equal(count, 2);
+    assert_true(changes[0].kimg == 0.0 && changes[0].images == 0);
+    assert_string_equal(changes[0].request, "g.lr=1e-3\nd.scale=64");
+    assert_int_equal(changes[1].images, 300); // 0.3 * 1000 is a little more in binary
+    assert_string_equal(changes[1].request, "d.lr=1e-4");
+    static const char *const rows[][2] = {
+        {"50g.lr=1", "--set-at: \"50g.lr=1\" is no change; give a kimg and what changes"},
+        {"g.lr=1", "\"g.lr=1\" is no change"},
+        {"5:g.lr", "\"5:g.lr\" is no change"},
+        {"5:=1", "is no change"},
+        {"5:g.lr=1,", "\"\" is no change"},
+        {"soon:g.lr=1", "\"soon\" is no kimg; give a number from 0"},
+        {"-1:g.lr=1", "\"-1\" is no kimg"},
+        {"1e9:g.lr=1", "\"1e9\" is no kimg"},
+        {"2:g.lr=1,2:d.lr=1", "2 kimg stands behind 2; give each kimg once"},
+        {"1000:g.lr=1", "no step begins at 1000 kimg or later, because the run ends at "
+                        "1000; give less, or a larger --kimg"},
+        {"999.99:g.lr=1", "no step begins at 999.99 kimg or later"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "photos --set-at %s", rows[i][0]);
+        assert_refused(line, STATUS_USAGE, rows[i][1]);
+    }
+    char many[CONFIG_TEXT] = "";
+    for (int i = 0; i <= SET_AT_MAX; i++)
+        snprintf(many + strlen(many), sizeof many - strlen(many), "%s%d:g.lr=1",
+                 i ? "," : "", i);
+    assert_int_equal(config_read_set_at(many, changes, &count), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "has more than 32 times"));
+}
+
 static void test_a_static_scale_may_be_given_with_its_value(void **state)
 {
     (void)state;
@@ -591,6 +633,7 @@ int main(void)
             test_a_loss_scaler_takes_all_that_the_table_allows_beyond_pytorch),
         cmocka_unit_test(test_each_networks_scaler_has_its_own_rule),
         cmocka_unit_test(test_a_scale_that_is_to_be_found_begins_within_its_limits),
+        cmocka_unit_test(test_changes_at_a_kimg_are_read_or_refused),
         cmocka_unit_test(test_a_static_scale_may_be_given_with_its_value),
         cmocka_unit_test(test_one_scale_for_both_takes_one_rule_and_one_step_of_each),
         cmocka_unit_test(test_the_defaults_of_a_scaler_are_pytorchs_here_and_there),

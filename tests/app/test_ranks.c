@@ -290,6 +290,21 @@ static void test_a_change_reaches_every_rank_after_the_same_step(void **state)
 
 /* ---- what is said ---------------------------------------------------------------- */
 
+static void test_a_change_at_a_kimg_reaches_every_rank(void **state)
+{
+    (void)state;
+    char text[8192];
+    must(ranks(text, sizeof text, "",
+               RUN "--out '%s' --gpus 2 --kimg 0.128 --snap 0.016 "
+                   "--set-at 0.06:d.scale=64,g.lr=1e-3",
+               in("planned")),
+         0, text);
+    assert_int_equal(times(text, "step 4: d.scale: was 1024, is now 64 (--set-at)"), 1);
+    assert_true(facts_of(run_in(in("planned"))).scaler[NETWORK_D].scale == 64.0);
+    must(ranks(text, sizeof text, "", RUN "--gpus 2 --set-at 1:g.lr=7"), 2, text);
+    assert_int_equal(times(text, "is out of range"), 1);
+}
+
 static void test_a_dry_run_of_two_ranks_reports_once_and_writes_nothing(void **state)
 {
     (void)state;
@@ -372,6 +387,7 @@ int main(void)
         DATA_TEST(test_all_ranks_see_a_divergence_and_one_says_it),
         DATA_TEST(test_ctrl_c_on_all_processes_saves_and_ends_with_0),
         DATA_TEST(test_a_change_reaches_every_rank_after_the_same_step),
+        DATA_TEST(test_a_change_at_a_kimg_reaches_every_rank),
         DATA_TEST(test_a_dry_run_of_two_ranks_reports_once_and_writes_nothing),
         DATA_TEST(test_files_that_cannot_be_used_are_said_once),
         DATA_TEST(test_processes_of_a_launcher_train_one_run),
