@@ -20,17 +20,17 @@
 #define SEEDS_MAX 100
 #define SECONDS_MAX 3600.0
 
-/* One benchmark: its name, the setting whose choices it compares, or NULL, and the flags
- * that it has of its own. */
+/* One benchmark: its name, the settings that it compares all choices of, and the flags that
+ * it has of its own. */
 struct work {
-    const char *name, *compares, *own_flags[2];
+    const char *name, *compares[2], *own_flags[2];
     enum status (*run)(struct bench *bench);
 };
 
 static const struct work works[] = {
-    {"scaler", "scaler", {"seeds"}, bench_scaler},
-    {"precision", "precision", {"seconds"}, bench_precision},
-    {"layers", NULL, {"seconds", "json"}, bench_layers},
+    {"scaler", {"scaler"}, {"seeds"}, bench_scaler},
+    {"precision", {"precision", "recompute"}, {"seconds"}, bench_precision},
+    {"layers", {NULL}, {"seconds", "json"}, bench_layers},
 };
 #define WORK_COUNT ((int)(sizeof works / sizeof *works))
 
@@ -51,9 +51,13 @@ static void print_help(void)
         "           a pixel, over all pairs of 256. A run that diverges is a row like "
         "any "
         "other.\n"
-        "precision  takes steps in fp32, fp16 and bf16 and prints images/s, activation "
-        "memory\n"
-        "           and all device memory that the run allots for itself.\n"
+        "precision  takes steps in fp32, fp16 and bf16, each without --recompute and "
+        "with "
+        "it, and\n"
+        "           prints images/s, activation memory and all device memory that the "
+        "run "
+        "allots\n"
+        "           for itself.\n"
         "layers     times every pass of every convolution as training runs it, bias, "
         "sums "
         "and\n"
@@ -135,6 +139,14 @@ static int has_flag(int argc, char **argv, const char *name)
         if (is_flag(argv[i], name, &value))
             return 1;
     return 0;
+}
+
+// The same of a switch that may be turned off: --no-name.
+static int has_setting(int argc, char **argv, const char *name)
+{
+    char negated[64];
+    snprintf(negated, sizeof negated, "no-%s", name);
+    return has_flag(argc, argv, name) || has_flag(argc, argv, negated);
 }
 
 static enum status read_seeds(struct bench *bench, const char *value)
@@ -221,10 +233,11 @@ static enum status check_flags(const struct bench *bench, const struct work *wor
                                int argc, char **argv)
 {
     const struct config *config = &bench->config;
-    if (work->compares && has_flag(argc, argv, work->compares))
-        return status_fail(STATUS_USAGE,
-                           "--%s: bench %s compares all of its choices; leave it away",
-                           work->compares, work->name);
+    for (int i = 0; i < 2 && work->compares[i]; i++)
+        if (has_setting(argc, argv, work->compares[i]))
+            return status_fail(
+                STATUS_USAGE, "--%s: bench %s compares all of its choices; leave it away",
+                work->compares[i], work->name);
     if (config->resume[0] || config->dry_run)
         return status_fail(STATUS_USAGE,
                            "--%s: bench %s begins runs of its own; leave it away",

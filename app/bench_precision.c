@@ -1,9 +1,10 @@
 /* bench_precision.c - `twinscale bench precision`: what a storage type costs in time and
- * memory.
+ * memory, without --recompute and with it.
  *
  * Steps are timed in rounds, and the median round counts: one that another program disturbed
- * does not. One type's run is gone before the next is set up, so that all have the machine
- * to themselves. */
+ * does not. What --recompute adds is a few hundredths of a step, less than a busy machine
+ * drifts in a minute: so the run without and the run with it are set up together and take
+ * their rounds in turns. Both are gone before the next precision begins. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,22 +14,26 @@
 #include "app/output/progress.h"
 #include "app/train.h"
 
-#define ROUNDS 5
+#define ROUNDS 15
 #define WARM_UP 2 // the first warms caches, the second is recorded where there is a graph
 #define STEPS_MAX 1e7
+#define MODE_NAME 32
 
 struct mode {
-    int precision;
+    int precision, recomputes;
     int is_measured;
     char reason[512]; // why it is not; "" where Ctrl-C came before
     double images_per_sec, step_sec;
+    // Of one that recomputes: shares of what the same precision without takes.
+    double memory_saved, time_added;
     int steps;                         // that were timed
     size_t activations[NETWORK_COUNT]; // bytes
     size_t device_bytes;
 };
 
 static const int precisions[] = {PRECISION_FP32, PRECISION_FP16, PRECISION_BF16};
-#define MODE_COUNT 3
+#define PRECISION_COUNT ((int)(sizeof precisions / sizeof *precisions))
+#define MODE_COUNT (2 * PRECISION_COUNT) // each is followed by itself with --recompute
 
 struct comparison {
     struct bench *bench;
@@ -65,6 +70,11 @@ static size_t run_bytes(const struct trainer *trainer)
     return bytes;
 }
 
+static size_t activation_bytes(const struct mode *mode)
+{
+    return mode->activations[NETWORK_G] + mode->activations[NETWORK_D];
+}
+
 /* ---- time ------------------------------------------------------------------------ */
 
 // The seconds of `steps` steps; *is_whole is 0 where Ctrl-C ended them.
@@ -90,32 +100,71 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static enum status time_rounds(struct bench *bench, struct trainer *trainer,
-                               struct mode *mode)
+static double median(double *values, int count)
 {
-    double seconds, round[ROUNDS];
-    int is_whole;
-    TRY(time_steps(bench, trainer, WARM_UP, &seconds, &is_whole));
-    if (is_whole)
-        TRY(time_steps(bench, trainer, 1, &seconds, &is_whole));
-    if (!is_whole)
-        return STATUS_OK;
-    double wanted = ceil(bench->seconds / ROUNDS / fmax(seconds, 1e-6));
-    int steps = (int)fmin(fmax(wanted, 1.0), STEPS_MAX);
-    for (int i = 0; i < ROUNDS; i++) {
-        TRY(time_steps(bench, trainer, steps, &round[i], &is_whole));
-        if (!is_whole)
-            return STATUS_OK;
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return values[count / 2];
+}
+
+// The steps of a round, after the first steps of both; 0 where Ctrl-C ended them.
+static enum status warm_up(struct bench *bench, struct trainer *trainer, int *steps)
+{
+    double seconds = 0.0;
+    int is_whole = 1;
+    *steps = 0;
+    for (int run = 0; run < 2 && is_whole; run++) {
+        TRY(time_steps(bench, &trainer[run], WARM_UP, &seconds, &is_whole));
+        if (is_whole)
+            TRY(time_steps(bench, &trainer[run], 1, &seconds, &is_whole));
     }
-    qsort(round, ROUNDS, sizeof *round, ascending);
-    mode->is_measured = 1;
-    mode->steps = ROUNDS * steps;
-    mode->step_sec = round[ROUNDS / 2] / steps;
-    mode->images_per_sec = (double)config_step_images(&trainer->config) / mode->step_sec;
+    double wanted = ceil(bench->seconds / ROUNDS / fmax(seconds, 1e-6));
+    if (is_whole)
+        *steps = (int)fmin(fmax(wanted, 1.0), STEPS_MAX);
     return STATUS_OK;
 }
 
-/* ---- one storage type ------------------------------------------------------------ */
+static void keep_times(struct mode *mode, const struct config *config, int steps,
+                       double round[ROUNDS])
+{
+    mode->is_measured = 1;
+    mode->steps = ROUNDS * steps;
+    mode->step_sec = median(round, ROUNDS) / steps;
+    mode->images_per_sec = (double)config_step_images(config) / mode->step_sec;
+}
+
+// Two runs, and their modes, in turns.
+static enum status time_rounds(struct bench *bench, struct trainer *trainer,
+                               struct mode *mode)
+{
+    double round[2][ROUNDS], added[ROUNDS];
+    int steps, is_whole;
+    TRY(warm_up(bench, trainer, &steps));
+    if (steps == 0)
+        return STATUS_OK;
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int run = 0; run < 2; run++) {
+            TRY(time_steps(bench, &trainer[run], steps, &round[run][i], &is_whole));
+            if (!is_whole)
+                return STATUS_OK;
+        }
+        added[i] = round[1][i] / round[0][i] - 1.0;
+    }
+    for (int run = 0; run < 2; run++)
+        keep_times(&mode[run], &trainer[run].config, steps, round[run]);
+    mode[1].time_added = median(added, ROUNDS);
+    mode[1].memory_saved =
+        1.0 - (double)activation_bytes(&mode[1]) / (double)activation_bytes(&mode[0]);
+    return STATUS_OK;
+}
+
+/* ---- one precision --------------------------------------------------------------- */
+
+static const char *mode_name(const struct mode *mode, char text[MODE_NAME])
+{
+    snprintf(text, MODE_NAME, "%s%s", precision_name(mode->precision),
+             mode->recomputes ? " recompute" : "");
+    return text;
+}
 
 static enum status begin(struct comparison *comparison, const struct trainer *trainer)
 {
@@ -134,39 +183,51 @@ static enum status begin(struct comparison *comparison, const struct trainer *tr
     return STATUS_OK;
 }
 
-static enum status measure_run(struct comparison *comparison, struct mode *mode,
-                               struct trainer *trainer)
+static enum status set_up(struct comparison *comparison, struct mode *mode,
+                          struct trainer *trainer)
 {
+    struct config config = comparison->bench->config;
+    config.precision = mode->precision;
+    config.recompute = mode->recomputes;
+    TRY(trainer_create(trainer, &config));
     TRY(begin(comparison, trainer));
     TRY(trainer_start_data(trainer));
     for (int network = 0; network < NETWORK_COUNT; network++)
         mode->activations[network] = trainer->player[network].net.activations.bytes;
     mode->device_bytes = run_bytes(trainer);
-    TRY(time_rounds(comparison->bench, trainer, mode));
-    if (mode->is_measured)
-        bench_say(comparison->bench, "%s    %.1f images/s",
-                  precision_name(mode->precision), mode->images_per_sec);
     return STATUS_OK;
 }
 
-// A type that this device does not have is a row without numbers, not a failure.
-static enum status measure_mode(struct comparison *comparison, struct mode *mode)
+static enum status measure_runs(struct comparison *comparison, struct mode *mode,
+                                struct trainer *trainer)
 {
-    struct config config = comparison->bench->config;
-    struct trainer *trainer = calloc(1, sizeof *trainer);
+    char name[MODE_NAME];
+    for (int run = 0; run < 2; run++)
+        TRY(set_up(comparison, &mode[run], &trainer[run]));
+    TRY(time_rounds(comparison->bench, trainer, mode));
+    for (int run = 0; run < 2; run++)
+        if (mode[run].is_measured)
+            bench_say(comparison->bench, "%-14s %.1f images/s",
+                      mode_name(&mode[run], name), mode[run].images_per_sec);
+    return STATUS_OK;
+}
+
+/* A type that this device does not have, or that does not train, is two rows without numbers,
+ * not a failure: --recompute gives the same bits. */
+static enum status measure_precision(struct comparison *comparison, struct mode *mode)
+{
+    struct trainer *trainer = calloc(2, sizeof *trainer);
     CHECK(trainer, "out of memory");
-    config.precision = mode->precision;
-    enum status status = trainer_create(trainer, &config);
-    if (status == STATUS_OK)
-        status = measure_run(comparison, mode, trainer);
-    trainer_release(trainer);
+    enum status status = measure_runs(comparison, mode, trainer);
+    for (int run = 0; run < 2; run++)
+        trainer_release(&trainer[run]);
     free(trainer);
     int may_be_missing = mode->precision != PRECISION_FP32;
-    if (may_be_missing && (status == STATUS_ENVIRONMENT || status == STATUS_DIVERGED)) {
-        snprintf(mode->reason, sizeof mode->reason, "%.511s", status_message());
-        return STATUS_OK;
-    }
-    return status;
+    if (!may_be_missing || (status != STATUS_ENVIRONMENT && status != STATUS_DIVERGED))
+        return status;
+    for (int run = 0; run < 2; run++)
+        snprintf(mode[run].reason, sizeof mode[run].reason, "%.511s", status_message());
+    return STATUS_OK;
 }
 
 /* ---- what is told ---------------------------------------------------------------- */
@@ -176,36 +237,42 @@ static double megabytes(size_t bytes)
     return (double)bytes / 1e6;
 }
 
-static size_t activation_bytes(const struct mode *mode)
+static void print_mode(const struct mode *mode, const struct mode *base)
 {
-    return mode->activations[NETWORK_G] + mode->activations[NETWORK_D];
+    printf(" %9.1f %7.2fx %8.3f %14.2f %7.0f%% %13.2f", mode->images_per_sec,
+           mode->images_per_sec / base->images_per_sec, mode->step_sec * 1e3,
+           megabytes(activation_bytes(mode)),
+           100.0 * (double)activation_bytes(mode) / (double)activation_bytes(base),
+           megabytes(mode->device_bytes));
+    if (mode->recomputes)
+        printf(" %5.1f%% %+6.1f%%", 100.0 * mode->memory_saved, 100.0 * mode->time_added);
+    printf("\n");
 }
 
 static void print_table(const struct comparison *comparison)
 {
-    const struct mode *base = &comparison->mode[0];
-    printf("%-9s %12s %9s %9s %15s %8s %15s\n", "precision", "images/s", "of fp32",
-           "ms/step", "activations MB", "of fp32", "all memory MB");
+    printf("%-14s %9s %8s %8s %14s %8s %13s %6s %7s\n", "precision", "images/s",
+           "of fp32", "ms/step", "activations MB", "of fp32", "all memory MB", "saved",
+           "added");
     for (int i = 0; i < MODE_COUNT; i++) {
         const struct mode *mode = &comparison->mode[i];
-        if (!mode->is_measured) {
-            printf("%-9s not measured: %s\n", precision_name(mode->precision),
+        char name[MODE_NAME];
+        printf("%-14s", mode_name(mode, name));
+        if (mode->is_measured)
+            print_mode(mode, &comparison->mode[0]);
+        else
+            printf(" not measured: %s\n",
                    mode->reason[0] ? mode->reason : "stopped before");
-            continue;
-        }
-        printf("%-9s %12.1f %8.2fx %9.3f %15.2f %7.0f%% %15.2f\n",
-               precision_name(mode->precision), mode->images_per_sec,
-               mode->images_per_sec / base->images_per_sec, mode->step_sec * 1e3,
-               megabytes(activation_bytes(mode)),
-               100.0 * (double)activation_bytes(mode) / (double)activation_bytes(base),
-               megabytes(mode->device_bytes));
     }
+    printf("saved: activation memory against the same precision without --recompute; "
+           "added: time,\nthe median of rounds in turns\n");
 }
 
 static json_t *mode_json(const struct mode *mode)
 {
-    json_t *object = json_pack("{s:s, s:b}", "precision", precision_name(mode->precision),
-                               "measured", mode->is_measured);
+    json_t *object =
+        json_pack("{s:s, s:b, s:b}", "precision", precision_name(mode->precision),
+                  "recompute", mode->recomputes, "measured", mode->is_measured);
     CHECK(object, "a row could not be written as JSON");
     if (!mode->is_measured) {
         json_object_set_new(object, "reason", json_string(mode->reason));
@@ -220,6 +287,10 @@ static json_t *mode_json(const struct mode *mode)
                   (json_int_t)mode->device_bytes);
     CHECK(numbers && json_object_update(object, numbers) == 0, "a row of JSON");
     json_decref(numbers);
+    if (mode->recomputes) {
+        json_object_set_new(object, "memory_saved", bench_number(mode->memory_saved));
+        json_object_set_new(object, "time_added", bench_number(mode->time_added));
+    }
     return object;
 }
 
@@ -228,6 +299,7 @@ static enum status write_json(const struct comparison *comparison)
     json_t *settings = bench_settings_json(comparison->bench), *modes = json_array();
     CHECK(modes, "the results could not be written as JSON");
     json_object_del(settings, "precision"); // what the rows differ in
+    json_object_del(settings, "recompute");
     for (int i = 0; i < MODE_COUNT; i++)
         json_array_append_new(modes, mode_json(&comparison->mode[i]));
     json_t *object =
@@ -243,10 +315,12 @@ enum status bench_precision(struct bench *bench)
 {
     struct comparison comparison = {.bench = bench};
     TRY(config_check(&bench->config));
-    for (int i = 0; i < MODE_COUNT; i++) {
-        comparison.mode[i].precision = precisions[i];
+    for (int i = 0; i < PRECISION_COUNT; i++) {
+        struct mode *mode = &comparison.mode[2 * i];
+        mode[0].precision = mode[1].precision = precisions[i];
+        mode[1].recomputes = 1;
         if (!bench_must_end(bench))
-            TRY(measure_mode(&comparison, &comparison.mode[i]));
+            TRY(measure_precision(&comparison, mode));
     }
     if (!comparison.mode[0].is_measured) {
         bench_say(bench, "stopped before anything was measured");

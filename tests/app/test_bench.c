@@ -306,13 +306,14 @@ static void test_half_precision_halves_the_activations(void **state)
     json_t *object = results();
     const json_t *modes = json_object_get(object, "modes");
     const json_t *fp32 = json_array_get(modes, 0);
-    assert_int_equal(json_array_size(modes), 3);
-    for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(json_array_size(modes), 6);
+    for (size_t i = 0; i < 6; i++) {
         static const char *const names[] = {"fp32", "fp16", "bf16"};
         const json_t *mode = json_array_get(modes, i);
         assert_string_equal(json_string_value(json_object_get(mode, "precision")),
-                            names[i]);
-        assert_non_null(strstr(text, names[i]));
+                            names[i / 2]);
+        assert_int_equal(json_is_true(json_object_get(mode, "recompute")), i % 2);
+        assert_non_null(strstr(text, names[i / 2]));
         assert_true(json_is_true(json_object_get(mode, "measured")));
         assert_true(mode_number(mode, "images_per_sec") > 0.0);
         assert_true(
@@ -320,8 +321,43 @@ static void test_half_precision_halves_the_activations(void **state)
                  16e3) < 1.0); // a batch a step
         assert_true(mode_number(mode, "device_bytes") > activations(mode));
         double share = activations(mode) / activations(fp32);
-        assert_true(i == 0 ? share == 1.0 : share > 0.49 && share < 0.55);
+        if (i % 2 == 0)
+            assert_true(i == 0 ? share == 1.0 : share > 0.49 && share < 0.55);
     }
+    json_decref(object);
+}
+
+static void test_recomputing_is_a_row_of_its_own_with_what_it_saves_and_adds(void **state)
+{
+    (void)state;
+    char text[16384];
+    assert_int_equal(twinscale(text, sizeof text,
+                               "bench precision " SMALL_RUN
+                               " --out '%s' --device cpu --seconds 0.05",
+                               out),
+                     0);
+    json_t *object = results();
+    const json_t *modes = json_object_get(object, "modes");
+    for (size_t i = 0; i < 6; i += 2) {
+        const json_t *without = json_array_get(modes, i),
+                     *with = json_array_get(modes, i + 1);
+        double saved = mode_number(with, "memory_saved");
+        assert_null(json_object_get(without, "memory_saved"));
+        assert_null(json_object_get(without, "time_added"));
+        assert_true(saved > 0.1 && saved < 0.6);
+        assert_true(fabs(saved - (1.0 - activations(with) / activations(without))) <
+                    1e-6);
+        double added = mode_number(with, "time_added");
+        assert_true(json_is_real(json_object_get(with, "time_added")));
+        assert_true(added > -0.9 &&
+                    added < 9.0); // a share, whatever else the machine does
+    }
+    assert_non_null(strstr(text, "\nfp32 recompute "));
+    assert_non_null(strstr(text, "\nfp16 recompute "));
+    assert_non_null(strstr(text, "\nbf16 recompute "));
+    const json_t *settings = json_object_get(object, "settings");
+    assert_null(json_object_get(settings, "recompute"));
+    assert_null(json_object_get(settings, "precision"));
     json_decref(object);
 }
 
@@ -336,14 +372,17 @@ static void test_a_type_that_cannot_train_is_a_row_with_its_reason(void **state)
                                "--g-init-scale 1e38 --d-init-scale 1e38",
                                out),
                      0);
-    assert_non_null(strstr(text, "fp16      not measured: "));
+    assert_non_null(strstr(text, "fp16           not measured: "));
+    assert_non_null(strstr(text, "fp16 recompute not measured: "));
     json_t *object = results();
     const json_t *modes = json_object_get(object, "modes");
-    const json_t *fp16 = json_array_get(modes, 1);
-    assert_true(json_is_false(json_object_get(fp16, "measured")));
-    assert_non_null(strstr(json_string_value(json_object_get(fp16, "reason")),
-                           "skipped 2 steps in a row"));
-    assert_true(json_is_true(json_object_get(json_array_get(modes, 2), "measured")));
+    for (size_t i = 2; i < 4; i++) {
+        const json_t *fp16 = json_array_get(modes, i);
+        assert_true(json_is_false(json_object_get(fp16, "measured")));
+        assert_non_null(strstr(json_string_value(json_object_get(fp16, "reason")),
+                               "skipped 2 steps in a row"));
+    }
+    assert_true(json_is_true(json_object_get(json_array_get(modes, 4), "measured")));
     json_decref(object);
 }
 
@@ -369,6 +408,8 @@ static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
         {2, "--scaler: bench scaler compares all of its choices",
          "scaler --scaler shared"},
         {2, "--precision: bench precision compares all", "precision --precision=fp16"},
+        {2, "--recompute: bench precision compares all", "precision --recompute"},
+        {2, "--recompute: bench precision compares all", "precision --no-recompute"},
         {2, "--resume: bench scaler begins runs of its own", "scaler --resume x"},
         {2, "--dry-run: bench precision begins runs of its own", "precision -n"},
         {2, "--gpus: bench scaler measures one device, and 2 are", "scaler --gpus 2"},
@@ -425,6 +466,7 @@ int main(void)
         TEST(test_topologies_that_the_settings_rule_out_are_told),
         TEST(test_ctrl_c_ends_after_the_step_and_tells_what_is_known),
         TEST(test_half_precision_halves_the_activations),
+        TEST(test_recomputing_is_a_row_of_its_own_with_what_it_saves_and_adds),
         TEST(test_a_type_that_cannot_train_is_a_row_with_its_reason),
         TEST(test_what_cannot_be_measured_is_told_in_one_sentence),
         TEST(test_help_fits_90_columns_and_names_all),
