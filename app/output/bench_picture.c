@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/output/grid.h"
+#include "app/output/picture.h"
 #include "app/output/plot.h"
 #include "app/output/tiles.h"
 
@@ -113,19 +113,13 @@ static void draw_all(uint32_t *pixels, int width, int height, const char *title,
                      const struct dashboard *runs, int count)
 {
     const struct text_style title_style = {17.0, 1, INK_TEXT};
-    cairo_surface_t *surface = cairo_image_surface_create_for_data(
-        (unsigned char *)pixels, CAIRO_FORMAT_RGB24, width, height, 4 * width);
-    struct canvas canvas = {
-        .cairo = cairo_create(surface), .scale = 1.0, .width = width, .height = height};
-    canvas_fill(&canvas, (struct area){0.0, 0.0, canvas.width, canvas.height},
-                INK_BACKGROUND);
+    struct canvas canvas;
+    picture_open(&canvas, pixels, width, height, 4 * width, 1.0);
     canvas_text_fit(&canvas, GAP, 31.0, canvas.width - 2.0 * GAP, title_style, title);
     struct range range = common_range(runs, count);
     for (int i = 0; i < count; i++)
         draw_run(&canvas, &runs[i], cell(i), range);
-    cairo_destroy(canvas.cairo);
-    cairo_surface_flush(surface);
-    cairo_surface_destroy(surface);
+    picture_close(&canvas);
     for (int i = 0; i < count; i++)
         paint_samples(&runs[i], cell(i), pixels, width, height);
 }
@@ -138,22 +132,12 @@ enum status bench_picture_write(const char *title, const struct dashboard *runs,
     struct area last = cell(count - 1);
     int width = (int)(cell(columns - 1).x + PANEL_W + GAP);
     int height = (int)(last.y + last.h + GAP);
-    size_t many = (size_t)width * (size_t)height;
-    uint32_t *pixels = calloc(many, sizeof *pixels);
-    uint8_t *rgb = malloc(3 * many);
-    enum status status = STATUS_OK;
-    if (!pixels || !rgb) {
-        status = status_fail(STATUS_FAILED, "%s: no memory for a picture of %dx%d pixels",
-                             path, width, height);
-    } else {
-        draw_all(pixels, width, height, title, runs, count);
-        for (size_t i = 0; i < many; i++)
-            for (int c = 0; c < 3; c++)
-                rgb[3 * i + (size_t)c] = (uint8_t)(pixels[i] >> (16 - 8 * c) & 255);
-        const struct png_text text = {"Software", "twinscale " TWINSCALE_VERSION};
-        status = png_write(path, rgb, width, height, 3, &text, 1);
-    }
+    uint32_t *pixels = malloc(sizeof *pixels * (size_t)width * (size_t)height);
+    if (!pixels)
+        return status_fail(STATUS_FAILED, "%s: no memory for a picture of %dx%d pixels",
+                           path, width, height);
+    draw_all(pixels, width, height, title, runs, count);
+    enum status status = picture_write(path, pixels, width, height);
     free(pixels);
-    free(rgb);
     return status;
 }

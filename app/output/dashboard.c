@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "app/output/dashboard_parts.h"
-#include "app/output/grid.h"
+#include "app/output/picture.h"
 #include "app/output/plot.h"
 
 #define GAP 16.0
@@ -19,35 +19,6 @@
 #define SCALES_HEIGHT 420
 #define LAYERS_WIDTH 1280
 #define LAYERS_HEIGHT 800
-
-static cairo_surface_t *open_canvas(struct canvas *canvas, uint32_t *pixels, int width,
-                                    int height, int stride, double scale)
-{
-    cairo_surface_t *surface = cairo_image_surface_create_for_data(
-        (unsigned char *)pixels, CAIRO_FORMAT_RGB24, width, height, stride);
-    canvas->cairo = cairo_create(surface);
-    canvas->scale = scale;
-    canvas->width = width / scale;
-    canvas->height = height / scale;
-    // Letters keep their widths at every scale, so that a layout holds for all sizes.
-    cairo_font_options_t *options = cairo_font_options_create();
-    cairo_font_options_set_hint_style(options, CAIRO_HINT_STYLE_SLIGHT);
-    cairo_font_options_set_hint_metrics(options, CAIRO_HINT_METRICS_OFF);
-    cairo_font_options_set_antialias(options, CAIRO_ANTIALIAS_GRAY);
-    cairo_set_font_options(canvas->cairo, options);
-    cairo_font_options_destroy(options);
-    cairo_scale(canvas->cairo, scale, scale);
-    canvas_fill(canvas, (struct area){0.0, 0.0, canvas->width, canvas->height},
-                INK_BACKGROUND);
-    return surface;
-}
-
-static void close_canvas(struct canvas *canvas, cairo_surface_t *surface)
-{
-    cairo_destroy(canvas->cairo);
-    cairo_surface_flush(surface);
-    cairo_surface_destroy(surface);
-}
 
 static double scale_of(int width, int height)
 {
@@ -144,32 +115,12 @@ void dashboard_draw(const struct dashboard *dashboard, uint32_t *pixels, int wid
     if (width < 1 || height < 1)
         return;
     struct canvas canvas;
-    cairo_surface_t *surface =
-        open_canvas(&canvas, pixels, width, height, stride, scale_of(width, height));
+    picture_open(&canvas, pixels, width, height, stride, scale_of(width, height));
     draw_all(&canvas, dashboard);
-    close_canvas(&canvas, surface);
+    picture_close(&canvas);
 }
 
 /* ---- Files ----------------------------------------------------------------------- */
-
-static enum status write_rgb(const char *path, const uint32_t *pixels, int width,
-                             int height)
-{
-    const size_t count = (size_t)width * (size_t)height;
-    uint8_t *rgb = malloc(3 * count);
-    if (!rgb)
-        return status_fail(STATUS_FAILED, "%s: no memory for a picture of %dx%d pixels",
-                           path, width, height);
-    for (size_t i = 0; i < count; i++) {
-        rgb[3 * i] = (uint8_t)(pixels[i] >> 16 & 255);
-        rgb[3 * i + 1] = (uint8_t)(pixels[i] >> 8 & 255);
-        rgb[3 * i + 2] = (uint8_t)(pixels[i] & 255);
-    }
-    const struct png_text text = {"Software", "twinscale " TWINSCALE_VERSION};
-    const enum status status = png_write(path, rgb, width, height, 3, &text, 1);
-    free(rgb);
-    return status;
-}
 
 // Title and run folder at the top; returns the area below.
 static struct area draw_caption(const struct canvas *canvas,
@@ -213,11 +164,10 @@ static enum status write_picture(const struct dashboard *dashboard, const char *
     if (!pixels)
         return status_fail(STATUS_FAILED, "%s: no memory for the picture", path);
     struct canvas canvas;
-    cairo_surface_t *surface =
-        open_canvas(&canvas, pixels, width, height, width * 4, 1.0);
+    picture_open(&canvas, pixels, width, height, width * 4, 1.0);
     draw(&canvas, dashboard);
-    close_canvas(&canvas, surface);
-    const enum status status = write_rgb(path, pixels, width, height);
+    picture_close(&canvas);
+    const enum status status = picture_write(path, pixels, width, height);
     free(pixels);
     return status;
 }
