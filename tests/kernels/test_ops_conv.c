@@ -1,8 +1,7 @@
 /* Convolutions of every backend against ref: shapes, dtypes, fills, epilogues, threads.
  */
-#include "tests/kernels/backends.h"
+#include "tests/kernels/conv_passes.h"
 
-enum pass { FORWARD, DGRAD, WGRAD };
 static const char *const pass_names[] = {"conv.forward", "conv.dgrad", "conv.wgrad"};
 
 /* ---- the table ------------------------------------------------------------------- */
@@ -63,71 +62,6 @@ static void geometry_text(const struct conv_desc *d, char text[160])
              shape_text(d->y, y), d->kernel, d->stride, d->pad);
 }
 
-/* ---- one pass -------------------------------------------------------------------- */
-
-/* a and b are x and w, dy and w, or x and dy. */
-struct operands {
-    struct tensor a, b;
-};
-
-static struct shape weight_shape(const struct conv_desc *d)
-{
-    return (struct shape){d->y.c, d->kernel, d->kernel, d->x.c};
-}
-
-static struct operands operands_of(const struct conv_desc *d, enum pass pass,
-                                   enum dtype dtype)
-{
-    return (struct operands){heap_tensor(dtype, pass == DGRAD ? d->y : d->x),
-                             heap_tensor(dtype, pass == WGRAD ? d->y : weight_shape(d))};
-}
-
-static struct tensor out_of(const struct conv_desc *d, enum pass pass)
-{
-    if (pass == WGRAD)
-        return heap_tensor(DTYPE_F32, weight_shape(d));
-    return heap_tensor(d->out_dtype, pass == FORWARD ? d->y : d->x);
-}
-
-static void run_pass(struct device *device, const struct conv_desc *d, enum pass pass,
-                     const struct operands *in, const struct conv_epilogue *epilogue,
-                     struct tensor *out)
-{
-    const struct conv_ops *conv = &device->ops->conv;
-    struct conv_plan *plan;
-    if (conv->prepare(device, d, &plan) != STATUS_OK)
-        fail_msg("%s", status_message());
-    poison(out);
-    if (pass == FORWARD)
-        conv->forward(device, plan, &in->a, &in->b, epilogue, out);
-    else if (pass == DGRAD)
-        conv->dgrad(device, plan, &in->a, &in->b, epilogue, out);
-    else
-        conv->wgrad(device, plan, &in->a, &in->b, out->data, 0);
-    conv->release(device, plan);
-    assert_int_equal(device_fault(device), STATUS_OK);
-}
-
-/* The sizes that are summed for each output: the same pass over |a| and |b|. */
-static struct tensor magnitude_of(const struct conv_desc *d, enum pass pass,
-                                  const struct operands *in)
-{
-    struct conv_desc plain = *d;
-    plain.dtype = plain.out_dtype = DTYPE_F32;
-    struct operands sizes = operands_of(d, pass, DTYPE_F32);
-    struct tensor *to[] = {&sizes.a, &sizes.b};
-    const struct tensor *from[] = {&in->a, &in->b};
-    for (int t = 0; t < 2; t++)
-        for (size_t i = 0; i < tensor_elements(from[t]); i++)
-            ((float *)to[t]->data)[i] =
-                fabsf(element_load(from[t]->data, from[t]->dtype, i));
-    struct tensor out = out_of(&plain, pass);
-    run_pass(ref, &plain, pass, &sizes, NULL, &out);
-    free(sizes.a.data);
-    free(sizes.b.data);
-    return out;
-}
-
 /* ---- epilogues ------------------------------------------------------------------- */
 
 enum { EPILOGUES = 5, CHANNELS_MAX = 128 };
@@ -158,33 +92,6 @@ static void make_epilogue(struct epilogue_case *e, int index, enum fill fill)
                                .slope = 0.25f,
                                .sum = cases[index].has_sums ? e->sum : NULL,
                                .sumsq = cases[index].has_sums ? e->sumsq : NULL};
-}
-
-/* The sums are those of the values that were stored. */
-static void check_sums(const char *backend, const char *geometry,
-                       const struct tensor *out, const struct conv_epilogue *e)
-{
-    if (!e->sum)
-        return;
-    size_t channels = (size_t)out->shape.c;
-    for (size_t c = 0; c < channels; c++) {
-        double sum = 0.0, size = 0.0, sumsq = 0.0;
-        for (size_t i = c; i < tensor_elements(out); i += channels) {
-            double value = (double)element_load(out->data, out->dtype, i);
-            sum += value;
-            size += fabs(value);
-            sumsq += value * value;
-        }
-        int is_right = isfinite(size)
-                           ? fabs((double)e->sum[c] - sum) <= 1e-5 * size &&
-                                 fabs((double)e->sumsq[c] - sumsq) <= 1e-5 * sumsq
-                           : !isfinite(e->sum[c]) && !isfinite(e->sumsq[c]);
-        if (!is_right)
-            fail_msg(
-                "epilogue sums on cpu %s, %s: channel %zu: got %.9g and %.9g, want %.9g "
-                "and %.9g",
-                backend, geometry, c, (double)e->sum[c], (double)e->sumsq[c], sum, sumsq);
-    }
 }
 
 /* ---- compared with ref ----------------------------------------------------------- */
@@ -239,8 +146,7 @@ static void compare_case(const struct conv_desc *d, enum pass pass, enum fill fi
     struct tensor magnitude = magnitude_of(d, pass, &in);
     for (int epilogue = 0; epilogue < (pass == WGRAD ? 1 : EPILOGUES); epilogue++)
         compare_pass(d, pass, fill, epilogue, &in, &magnitude, seed, edges_in_b);
-    free(in.a.data);
-    free(in.b.data);
+    release_operands(&in);
     free(magnitude.data);
 }
 
@@ -310,8 +216,7 @@ static void test_the_plan_of_a_logit_head_also_writes_its_operand_dtype(void **s
         struct bounds bounds = {.relative = unit_relative(DTYPE_F16), .absolute = 1e-6};
         assert_within("conv.dgrad", b->name, "logit head", &got, &want, &bounds, 1);
     }
-    free(in.a.data);
-    free(in.b.data);
+    release_operands(&in);
     free(want.data);
     free(got.data);
 }
@@ -382,8 +287,7 @@ static void assert_same_bits(const struct conv_desc *d, enum pass pass, uint64_t
     }
     for (int t = 0; t < THREAD_COUNTS; t++)
         free(out[t].data);
-    free(in.a.data);
-    free(in.b.data);
+    release_operands(&in);
 }
 
 static void test_the_bits_are_the_same_for_one_two_and_three_threads(void **state)

@@ -1,9 +1,8 @@
 /* Winograd, forced wherever the shape allows it, against ref and against the direct way, at
  * every instruction set: values, error, inf and NaN, threads, and what is chosen unforced. */
 #include "kernels/cpu/cpu.h"
-#include "tests/kernels/backends.h"
+#include "tests/kernels/conv_passes.h"
 
-enum pass { FORWARD, DGRAD, WGRAD };
 static const char *const pass_names[] = {"Winograd forward", "Winograd dgrad",
                                          "Winograd wgrad"};
 
@@ -46,74 +45,6 @@ static void geometry_text(const struct conv_desc *d, char text[160])
     snprintf(text, 160, "%s to %s", shape_text(d->x, x), shape_text(d->y, y));
 }
 
-/* ---- one pass -------------------------------------------------------------------- */
-
-struct operands {
-    struct tensor a, b; // x and w, dy and w, or x and dy
-};
-
-static struct shape weight_shape(const struct conv_desc *d)
-{
-    return (struct shape){d->y.c, 4, 4, d->x.c};
-}
-
-static struct operands operands_of(const struct conv_desc *d, enum pass pass,
-                                   enum dtype dtype)
-{
-    return (struct operands){heap_tensor(dtype, pass == DGRAD ? d->y : d->x),
-                             heap_tensor(dtype, pass == WGRAD ? d->y : weight_shape(d))};
-}
-
-static struct tensor out_of(const struct conv_desc *d, enum pass pass)
-{
-    if (pass == WGRAD)
-        return heap_tensor(DTYPE_F32, weight_shape(d));
-    return heap_tensor(d->out_dtype, pass == FORWARD ? d->y : d->x);
-}
-
-static void run_pass(struct device *device, const struct conv_desc *d, enum pass pass,
-                     const struct operands *in, const struct conv_epilogue *epilogue,
-                     struct tensor *out)
-{
-    const struct conv_ops *conv = &device->ops->conv;
-    struct conv_plan *plan;
-    if (conv->prepare(device, d, &plan) != STATUS_OK)
-        fail_msg("%s", status_message());
-    poison(out);
-    if (pass == FORWARD)
-        conv->forward(device, plan, &in->a, &in->b, epilogue, out);
-    else if (pass == DGRAD)
-        conv->dgrad(device, plan, &in->a, &in->b, epilogue, out);
-    else
-        conv->wgrad(device, plan, &in->a, &in->b, out->data, 0);
-    conv->release(device, plan);
-}
-
-static void release(struct operands *in)
-{
-    free(in->a.data);
-    free(in->b.data);
-}
-
-/* The sizes that are summed for each output: the same pass over |a| and |b|. */
-static struct tensor magnitude_of(const struct conv_desc *d, enum pass pass,
-                                  const struct operands *in)
-{
-    struct conv_desc plain = *d;
-    plain.dtype = plain.out_dtype = DTYPE_F32;
-    struct operands sizes = operands_of(d, pass, DTYPE_F32);
-    struct tensor *to[] = {&sizes.a, &sizes.b};
-    const struct tensor *from[] = {&in->a, &in->b};
-    for (int t = 0; t < 2; t++)
-        for (size_t i = 0; i < tensor_elements(from[t]); i++)
-            ((float *)to[t]->data)[i] =
-                fabsf(element_load(from[t]->data, from[t]->dtype, i));
-    struct tensor out = out_of(&plain, pass);
-    run_pass(ref, &plain, pass, &sizes, NULL, &out);
-    release(&sizes);
-    return out;
-}
-
 /* ---- compared with ref ----------------------------------------------------------- */
 
 enum { CHANNELS_MAX = 256, EPILOGUES = 4 };
@@ -135,30 +66,6 @@ static void make_epilogue(struct epilogue_case *e, int index)
                                          .slope = 0.25f,
                                          .sum = index < 3 ? e->sum : NULL,
                                          .sumsq = index < 3 ? e->sumsq : NULL};
-}
-
-/* The sums are those of the values that were stored. */
-static void check_sums(const char *backend, const char *geometry,
-                       const struct tensor *out, const struct conv_epilogue *e)
-{
-    size_t channels = (size_t)out->shape.c;
-    for (size_t c = 0; e->sum && c < channels; c++) {
-        double sum = 0.0, size = 0.0, sumsq = 0.0;
-        for (size_t i = c; i < tensor_elements(out); i += channels) {
-            double value = (double)element_load(out->data, out->dtype, i);
-            sum += value;
-            size += fabs(value);
-            sumsq += value * value;
-        }
-        int is_right = isfinite(size)
-                           ? fabs((double)e->sum[c] - sum) <= 1e-5 * size &&
-                                 fabs((double)e->sumsq[c] - sumsq) <= 1e-5 * sumsq
-                           : !isfinite(e->sum[c]) && !isfinite(e->sumsq[c]);
-        if (!is_right)
-            fail_msg("sums on %s, %s: channel %zu: got %.9g and %.9g, want %.9g and %.9g",
-                     backend, geometry, c, (double)e->sum[c], (double)e->sumsq[c], sum,
-                     sumsq);
-    }
 }
 
 static void compare_pass(const struct conv_desc *d, enum pass pass, enum fill fill,
@@ -189,7 +96,7 @@ static void compare_pass(const struct conv_desc *d, enum pass pass, enum fill fi
         if (pass != WGRAD)
             check_sums(b->name, geometry, &got, &e.epilogue);
     }
-    release(&in);
+    release_operands(&in);
     free(magnitude.data);
     free(want.data);
     free(got.data);
@@ -256,7 +163,7 @@ static void check_single(const struct conv_desc *d, enum pass pass, int in_b,
         }
         element_store(host->data, host->dtype, at, before);
     }
-    release(&in);
+    release_operands(&in);
     free(want.data);
     free(got.data);
 }
@@ -307,7 +214,7 @@ static void test_overflow_is_not_hidden_by_relu(void **state)
             }
         }
         assert_true(infinite > 100); // there was something to hide
-        release(&in);
+        release_operands(&in);
         free(want.data);
         free(got.data);
     }
@@ -338,7 +245,7 @@ static void test_a_nan_spreads_no_further_than_its_tile(void **state)
                 fail_msg("%s: output (%zu, %zu) is %g", b->name, p, q, (double)now);
         }
     }
-    release(&in);
+    release_operands(&in);
     free(clean.data);
     free(got.data);
 }
@@ -437,7 +344,7 @@ static void test_the_error_is_within_twice_the_direct_ways(void **state)
             }
             free(exact);
             free(out.data);
-            release(&in);
+            release_operands(&in);
         }
 }
 
@@ -470,7 +377,7 @@ static void test_the_bits_are_the_same_for_one_two_and_three_threads(void **stat
                 for (int t = 0; t < THREAD_COUNTS; t++)
                     free(out[t].data);
             }
-            release(&in);
+            release_operands(&in);
         }
 }
 
@@ -499,7 +406,7 @@ static void test_wgrad_adds_exactly_what_it_would_have_written(void **state)
                 assert_true(((float *)added.data)[i] == 0.5f + dw);
             }
         }
-        release(&in);
+        release_operands(&in);
         free(once.data);
         free(added.data);
     }

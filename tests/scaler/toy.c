@@ -1,7 +1,11 @@
 #include "tests/scaler/toy.h"
 
 #include <math.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "kernels/ops.h"
 #include "tests/support/support.h"
@@ -169,6 +173,23 @@ void toy_bad_steps(struct toy *toy, int count)
 {
     for (int i = 0; i < count; i++)
         toy_iterate(toy, INFINITY);
+}
+
+int toy_aborts(struct toy *toy, void (*call)(struct toy *toy))
+{
+    fflush(stdout);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(SIGABRT, SIG_DFL);
+        if (freopen("/dev/null", "w", stderr) == NULL)
+            _exit(9);
+        call(toy);
+        _exit(0);
+    }
+    int ended;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    return WIFSIGNALED(ended) && WTERMSIG(ended) == SIGABRT;
 }
 
 float toy_scale(const struct toy *toy)

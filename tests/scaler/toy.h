@@ -58,6 +58,9 @@ void toy_iterate(struct toy *toy, float planted);
 void toy_good_steps(struct toy *toy, int count);
 void toy_bad_steps(struct toy *toy, int count);
 
+/* True if `call` aborts, tried in a process of its own. */
+int toy_aborts(struct toy *toy, void (*call)(struct toy *toy));
+
 float toy_scale(const struct toy *toy);
 int toy_tracker(const struct toy *toy);
 void assert_toy_scale(const struct toy *toy, float scale, int tracker); // bit for bit
