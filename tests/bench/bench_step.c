@@ -20,8 +20,8 @@
 #include "app/train.h"
 #include "kernels/ops.h"
 
-// The first steps overflow while the scales settle, and an overflow is looked into, which
-// takes as long as a step.
+// What is recorded and replayed is recorded at the second step. That the others of WARM_UP
+// (steps, or groups of them) are not counted is a margin; what they wait for was not traced.
 enum { STEPS_MAX = 10000, WARM_UP = 6, GROUP = 10 };
 
 static int by_value(const void *a, const void *b)

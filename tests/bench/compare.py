@@ -12,10 +12,12 @@ one's time is the median over all rounds of its median step. What was tried and 
 is said on stderr.
 
 Prints one JSON object a line: the work, our precision, threads and time, the peer and its
-time, ratio = peer/ours (above 1 we are faster), the GFLOP/s of our step as the definition
-counts them, and its share of the CPU's register peak for that precision, which is measured in
-every round as well. Single times on a shared machine mean little; the ratio within one run is
-what counts.
+time, ratio = peer/ours (above 1 we are faster), gflops and share_of_peak. Both count the
+multiplications and additions that a convolution's definition has, whatever is done in their
+place: Winograd does fewer, so that share_of_peak is no share of what the CPU is busy with and
+exceeds 1 where much is done by Winograd. The peak is that of fused multiply-adds in registers
+for that precision, measured in every round as well. Single times on a shared machine mean
+little; the ratio within one run is what counts.
 """
 import argparse
 import json
@@ -28,6 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NETS = {"fmnist-quick": 40, "dcgan64": 3}  # and the steps of a round
 WORKS = {"step": "whole step, batch 64", "sample": "drawing 64 images"}
 OURS = ("fp16", "bf16", "fp32")
+COUNTED = "by the definition; Winograd does fewer, so share_of_peak may exceed 1"
 
 
 def say(text):
@@ -120,6 +123,7 @@ def compare(net, work, args):
                    "peer_ms": round(peer_ms, 2), "ratio": round(peer_ms / our_ms, 2),
                    "gflops": round(gflops, 1),
                    "share_of_peak": round(gflops / peak, 3) if peak else None,
+                   "flops_counted": COUNTED,
                    "rounds": args.rounds, "machine": device}
 
 
