@@ -32,8 +32,9 @@ struct cuda_backend {
     struct cublasContext *cublas;
     cudaEvent_t marks[DEVICE_MARKS];
     int is_marked[DEVICE_MARKS];
-    cudaEvent_t joint; // for follow()
-    int is_recording;  // queue.repeat() is capturing
+    cudaEvent_t joint;      // for follow()
+    int is_recording;       // queue.repeat() is capturing
+    struct repeat *repeats; // all that were begun and are not forgotten
 
     // Grown by conv.prepare(), never in a step. One of each is enough: a queue runs one op
     // at a time.

@@ -3,7 +3,9 @@
  *
  * Calls are queued in the device's stream and captured with it. A rank that is lost would let
  * the others wait for ever; so the host never waits blindly while there is a group, but asks
- * NCCL for its state, and aborts the communicator when it has failed. */
+ * NCCL for its state, and aborts the communicator when it has failed. NCCL itself does not
+ * let go of a communicator while a graph lives that has captured a call to it: so the graphs
+ * go first. */
 #include <dlfcn.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -114,6 +116,7 @@ void cuda_group_leave(struct device *device)
     struct cuda_group *group = backend->group;
     if (!group)
         return;
+    cuda_drop_graphs(device);
     // After a fault the others may be gone, and a polite end would wait for them.
     if (group->communicator && device->fault[0])
         nccl.CommAbort(group->communicator);
@@ -141,6 +144,7 @@ static int has_failed(struct device *device)
     device_set_fault(device, "rank %d of %d has lost the others: %s", device->rank,
                      device->world, nccl.GetErrorString(result));
     // Ends what is queued, so that nobody waits for it.
+    cuda_drop_graphs(device);
     nccl.CommAbort(group->communicator);
     group->communicator = NULL;
     return 1;

@@ -10,6 +10,7 @@
 
 struct repeat {
     cudaGraphExec_t graph;
+    struct repeat *next; // of the queue's
 };
 
 /* ---- copies that nobody waits for ------------------------------------------------ */
@@ -132,6 +133,8 @@ static void repeat(struct device *device, struct repeat **repeat,
         work(argument);
         *repeat = calloc(1, sizeof **repeat);
         CHECK(*repeat);
+        (*repeat)->next = backend->repeats;
+        backend->repeats = *repeat;
         return;
     }
     if (!(*repeat)->graph && !device->fault[0])
@@ -141,12 +144,28 @@ static void repeat(struct device *device, struct repeat **repeat,
                         cudaGraphLaunch((*repeat)->graph, backend->stream));
 }
 
+static void drop_graph(struct device *device, struct repeat *repeat)
+{
+    if (repeat->graph)
+        cuda_keep_error(device, "queue.forget", cudaGraphExecDestroy(repeat->graph));
+    repeat->graph = NULL;
+}
+
+void cuda_drop_graphs(struct device *device)
+{
+    for (struct repeat *at = cuda_backend(device)->repeats; at; at = at->next)
+        drop_graph(device, at);
+}
+
 static void forget(struct device *device, struct repeat **repeat)
 {
     if (!*repeat)
         return;
-    if ((*repeat)->graph)
-        cuda_keep_error(device, "queue.forget", cudaGraphExecDestroy((*repeat)->graph));
+    drop_graph(device, *repeat);
+    struct repeat **link = &cuda_backend(device)->repeats;
+    while (*link != *repeat)
+        link = &(*link)->next;
+    *link = (*repeat)->next;
     free(*repeat);
     *repeat = NULL;
 }

@@ -15,6 +15,10 @@ void cuda_close_backend(struct device *device);
  * does first: memory and queue. */
 int cuda_select(struct device *device);
 
+/* Destroys every recorded graph of the queue; one that runs ends first. Their repeats stay,
+ * to be forgotten. */
+void cuda_drop_graphs(struct device *device);
+
 /* ---- cuda_group.c ---------------------------------------------------------------- */
 
 /* A new NCCL id. */

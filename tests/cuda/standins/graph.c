@@ -332,6 +332,27 @@ int graphs_touch(const struct block *block)
     return 0;
 }
 
+static int op_holds(const struct op *op, const void *pointer)
+{
+    const char *data = op->data;
+    for (size_t i = 0; op->kind == OP_CALL && i + sizeof pointer <= op->data_bytes;
+         i += sizeof pointer)
+        if (memcmp(data + i, &pointer, sizeof pointer) == 0)
+            return 1;
+    return 0;
+}
+
+EXPORT int standin_is_in_graph(const void *pointer)
+{
+    int is_held = 0;
+    lock();
+    for (const struct CUgraphExec_st *graph = executables; graph; graph = graph->next)
+        for (int i = 0; graph->is_live && i < graph->count; i++)
+            is_held |= op_holds(&graph->ops[i], pointer);
+    unlock();
+    return is_held;
+}
+
 EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle)
 {
     struct op op = {.kind = OP_GRAPH, .what = "a graph", .graph = graph};

@@ -5,7 +5,9 @@
  * What is looked for: ranks that call with other sizes, types or operations, memory that
  * is no device's, a rank that is lost. Where the real library waits for ever for that
  * one, this one gives up after STANDIN_NCCL_SECONDS (20), sooner if its process is gone,
- * and says so through ncclCommGetAsyncError(). */
+ * and says so through ncclCommGetAsyncError(). And a communicator that is destroyed or
+ * aborted before the graphs that captured its collectives: the real library waits for
+ * ever for those. */
 #include <nccl.h>
 
 #include <stdatomic.h>
@@ -84,24 +86,28 @@ EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *result, int ranks, ncclUniqueId
     return ncclSuccess;
 }
 
-static ncclResult_t leave(ncclComm_t communicator)
+static ncclResult_t leave(ncclComm_t communicator, const char *what)
 {
     if (!communicator)
         return ncclInvalidArgument;
+    if (standin_is_in_graph(communicator))
+        standin_complain("%s waits for ever: a graph that captured a collective of the "
+                         "communicator is not destroyed",
+                         what);
     shared_leave(communicator->shared);
     return ncclSuccess;
 }
 
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t communicator)
 {
-    return leave(communicator);
+    return leave(communicator, "ncclCommDestroy");
 }
 
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t communicator)
 {
     if (communicator && communicator->state == ncclSuccess)
         communicator->state = ncclInternalError;
-    return leave(communicator);
+    return leave(communicator, "ncclCommAbort");
 }
 
 __attribute__((destructor)) static void leave_all(void)

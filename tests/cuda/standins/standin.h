@@ -47,6 +47,10 @@ void standin_resume(int paused);
 /* 1 while work given to the stream is being captured. */
 int standin_is_capturing(cudaStream_t stream);
 
+/* 1 if a captured graph that is not destroyed holds `pointer` in the data of an op that
+ * standin_enqueue() took, at a multiple of 8 bytes. */
+int standin_is_in_graph(const void *pointer);
+
 /* 1 if there is a device to work on (see STANDIN_DEVICES, STANDIN_DRIVER). */
 int standin_has_device(void);
 
