@@ -203,11 +203,7 @@ static enum status measure_reals(struct bench_result *result,
     size_t count = dataset->count < BENCH_SAMPLES ? dataset->count : BENCH_SAMPLES;
     uint8_t *pixels = malloc(count * bytes);
     CHECK(pixels, "out of memory");
-    for (size_t i = 0; i < count; i++)
-        memcpy(pixels + i * bytes,
-               dataset->pixels +
-                   batch_index(dataset, (uint64_t)trainer->config.seed, i) * bytes,
-               bytes);
+    batch_first_images(dataset, (uint64_t)trainer->config.seed, count, pixels);
     result->real_diversity = count < 2 ? NAN : bench_diversity(pixels, count, bytes);
     free(pixels);
     return STATUS_OK;

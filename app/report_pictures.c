@@ -1,8 +1,8 @@
 /* report_pictures.c - the PNG files of a run, and the samples that they and the window show. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "app/input/batch.h"
 #include "app/output/grid.h"
 #include "app/report.h"
 
@@ -68,12 +68,8 @@ void report_write_reals(struct report *report)
     uint8_t *pixels = malloc(count * image_bytes);
     if (!pixels)
         return;
-    // The first images of the shuffled order: what D sees first.
-    for (size_t i = 0; i < count; i++)
-        memcpy(pixels + i * image_bytes,
-               dataset->pixels +
-                   batch_index(dataset, (uint64_t)trainer->config.seed, i) * image_bytes,
-               image_bytes);
+    // What D sees first.
+    batch_first_images(dataset, (uint64_t)trainer->config.seed, count, pixels);
     char path[1024];
     struct grid grid = grid_of(report, pixels, (int)count);
     if (grid_write(&grid, run_folder_file(report->folder, path, sizeof path, "reals.png"),

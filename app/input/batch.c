@@ -62,11 +62,22 @@ void batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
     free(order);
 }
 
-size_t batch_index(const struct dataset *dataset, uint64_t seed, uint64_t image)
+static size_t image_bytes(const struct dataset *dataset)
 {
-    size_t index;
-    batch_indices(dataset, seed, image, 1, &index);
-    return index;
+    return (size_t)dataset->resolution * (size_t)dataset->resolution *
+           (size_t)dataset->channels;
+}
+
+void batch_first_images(const struct dataset *dataset, uint64_t seed, size_t count,
+                        uint8_t *pixels)
+{
+    size_t bytes = image_bytes(dataset);
+    size_t *indices = malloc(count * sizeof *indices);
+    CHECK(indices && count <= dataset->count, "%zu of %zu images", count, dataset->count);
+    batch_indices(dataset, seed, 0, count, indices);
+    for (size_t i = 0; i < count; i++)
+        memcpy(pixels + i * bytes, dataset->pixels + indices[i] * bytes, bytes);
+    free(indices);
 }
 
 /* Copies the rows of the next batch; the order is remade where an epoch begins. */
@@ -189,8 +200,7 @@ enum status batch_open(const struct dataset *dataset, struct device *device,
     opened->dataset = dataset;
     opened->device = device;
     opened->options = *options;
-    opened->image_bytes = (size_t)dataset->resolution * (size_t)dataset->resolution *
-                          (size_t)dataset->channels;
+    opened->image_bytes = image_bytes(dataset);
     opened->next_image = options->first_image;
     enum status status = prepare(opened);
     if (status != STATUS_OK) {

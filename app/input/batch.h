@@ -32,10 +32,12 @@ void batch_close(struct batch_stream *stream);
 /* The next [rows, H, W, C] u8. Waits for the prefetch thread. */
 const uint8_t *batch_next(struct batch_stream *stream);
 
-/* Index in the data set of image number `image` of a run (what batch_next() delivers). */
-size_t batch_index(const struct dataset *dataset, uint64_t seed, uint64_t image);
-/* The same of `count` images from `first` on, one shuffle an epoch. */
+/* Indices in the data set of `count` images of a run from number `first` on (what
+ * batch_next() delivers); one shuffle an epoch. */
 void batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
                    size_t count, size_t *indices);
+/* Copies a run's first `count` images, at most an epoch: [count, H, W, C] u8. */
+void batch_first_images(const struct dataset *dataset, uint64_t seed, size_t count,
+                        uint8_t *pixels);
 
 #endif

@@ -23,6 +23,13 @@ static int close_device(void **state)
     return 0;
 }
 
+static size_t batch_index(const struct dataset *dataset, uint64_t seed, uint64_t image)
+{
+    size_t index;
+    batch_indices(dataset, seed, image, 1, &index);
+    return index;
+}
+
 /* Images of one pixel: the index and its complement. */
 static struct dataset numbered(void)
 {
@@ -113,6 +120,23 @@ static void test_batches_span_epochs_and_follow_batch_index(void **state)
     batch_close(stream);
     for (int k = 0; k < SIZE * BATCHES; k++)
         assert_int_equal(indices[k], batch_index(&dataset, 3, (uint64_t)k));
+}
+
+static void test_the_first_images_are_those_of_the_first_batch(void **state)
+{
+    (void)state;
+    struct dataset dataset = numbered();
+    enum { SIZE = 7 };
+    int indices[SIZE];
+    uint8_t pixels[SIZE * CHANNELS];
+    struct batch_stream *stream = opened(&dataset, SIZE, 3, 0);
+    deliver(stream, SIZE, 1, indices);
+    batch_close(stream);
+    batch_first_images(&dataset, 3, SIZE, pixels);
+    for (int k = 0; k < SIZE; k++) {
+        assert_int_equal(pixels[2 * k], indices[k]);
+        assert_int_equal(pixels[2 * k + 1], (uint8_t)~indices[k]);
+    }
 }
 
 static void test_a_run_resumed_at_image_k_sees_what_the_whole_run_saw(void **state)
@@ -249,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_epochs_and_seeds_differ_in_their_order),
         cmocka_unit_test(test_every_image_is_as_likely_at_the_first_place),
         cmocka_unit_test(test_batches_span_epochs_and_follow_batch_index),
+        cmocka_unit_test(test_the_first_images_are_those_of_the_first_batch),
         cmocka_unit_test(test_a_run_resumed_at_image_k_sees_what_the_whole_run_saw),
         cmocka_unit_test(test_the_order_is_the_same_in_every_release),
         cmocka_unit_test(test_a_lent_batch_is_not_overwritten_before_the_next_call),

@@ -362,13 +362,13 @@ static void test_the_images_of_a_skipped_step_are_those_that_d_saw(void **state)
 {
     (void)state;
     struct trainer trainer;
-    size_t images[64];
+    size_t images[64], seen[48];
     open_trainer(&trainer, 64, 64, 0);
     for (int i = 0; i < 3; i++)
         step(&trainer);
     assert_int_equal(diagnosis_images(&trainer, 0, images, 64), 16);
-    for (int i = 0; i < 16; i++)
-        assert_int_equal(images[i], batch_index(trainer.dataset, 0, (uint64_t)(32 + i)));
+    batch_indices(trainer.dataset, 0, 0, 48, seen);
+    assert_memory_equal(images, seen + 32, 16 * sizeof *images);
     assert_int_equal(diagnosis_images(&trainer, 1, images, 64), 0); // G's: none
     trainer_release(&trainer);
 }
