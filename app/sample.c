@@ -33,7 +33,7 @@ static void print_help(void)
         "  --precision TYPE  fp16, bf16 or fp32; prints how close the images are to\n"
         "                    those in fp32, as PSNR                   (the run's)\n"
         "  --force           replace an existing file\n"
-        "  --device NAME     auto, cpu, ref                           (auto)\n"
+        "  --device NAME     auto, cuda:N, cpu, ref                   (auto)\n"
         "  --threads N       0 = all cores                            (0)\n\n"
         "example: twinscale sample outputs/00000-fashion-mnist-fmnist-quick-b64 "
         "--seeds 0-15 -o sixteen.png\n");
