@@ -5,8 +5,9 @@
 # sanitizer, bench.
 # OUTDIR/accept.json is written anew after every stage, so that a run that is cut short still
 # tells what it saw; OUTDIR/<stage>.log has each stage's output. Exits 1 when a stage other than
-# bench failed. Needs nvcc, cuDNN, cmake, python3; torch only for comparisons, which are then
-# named as skipped. To try the script itself where there is no card: ACCEPT_PATIENCE multiplies
+# bench failed; when the build failed, nothing else is tried. Needs nvcc, cuDNN, python3 and what
+# app/install_packages.sh installs (cmake, cairo, SDL2 and so on, although no window is opened);
+# torch only for comparisons, which are then named as skipped. To try the script itself where there is no card: ACCEPT_PATIENCE multiplies
 # the limits, ACCEPT_SETTINGS is added to the settings of every short run.
 set -uo pipefail
 
@@ -20,10 +21,11 @@ exec > >(tee "$out/log.txt") 2>&1
 python3 "$root/tests/gpu/accept.py" begin "$out" "$root" || exit 3
 
 failed=0
-# stage NAME SECONDS FUNCTION: runs it, keeps its result. Exit code 77 of a stage is "skipped".
+# stage NAME SECONDS FUNCTION: runs it, keeps its result, leaves its exit code in rc; 77 is
+# "skipped".
 stage()
 {
-    local name=$1 limit=$(($2 * ${ACCEPT_PATIENCE:-1})) started rc
+    local name=$1 limit=$(($2 * ${ACCEPT_PATIENCE:-1})) started
     started=$(date +%s%N)
     echo "== $name"
     timeout --kill-after=5 "$limit" bash -c "set -euo pipefail; $(declare -f short_run "$3"); \
@@ -48,7 +50,11 @@ build_all()
     arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
     cudnn=$(python3 -c 'import os, nvidia.cudnn as c; print(list(c.__path__)[0])' 2>/dev/null || true)
     cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTWINSCALE_CUDA=ON \
-        -DTWINSCALE_CUDA_ARCHITECTURES="$arch" ${cudnn:+-DCUDNN_ROOT="$cudnn"}
+        -DTWINSCALE_CUDA_ARCHITECTURES="$arch" ${cudnn:+-DCUDNN_ROOT="$cudnn"} || {
+        echo "cmake names above what is missing here; sh app/install_packages.sh installs" \
+            "all of it but CUDA and cuDNN"
+        exit 3
+    }
     cmake --build "$build" --parallel "$(nproc)" \
         --target twinscale twinscale_cuda check_ops describe_device bench_step
     ldd "$build/twinscale_cuda.so" | grep -E 'cud|cublas'
@@ -132,6 +138,11 @@ bench()
 rm -f "$out/sanitizer.txt"
 stage env 15 environment
 stage build 120 build_all
+if [ "$rc" -ne 0 ]; then
+    echo "nothing was built, so nothing else can be tried; $out/build.log has all of it"
+    python3 "$root/tests/gpu/accept.py" table "$out"
+    exit 1
+fi
 stage device 15 describe
 stage ops 75 ops
 stage graph 30 graph
