@@ -96,17 +96,24 @@ static void test_a_resumed_run_of_ranks_is_the_run_never_stopped(void **state)
     assert_int_equal(times(text, "ranks "), 0);
 }
 
+/* What the checkpoint at the end says, for which the scalers of all ranks were compared. */
+static struct checkpoint_facts assert_skipped(const char *run, int64_t steps, int64_t d,
+                                              int64_t g)
+{
+    struct checkpoint_facts facts = facts_of(run);
+    assert_int_equal(facts.step, steps);
+    assert_int_equal(facts.scaler[NETWORK_D].skipped, d);
+    assert_int_equal(facts.scaler[NETWORK_G].skipped, g);
+    return facts;
+}
+
 static void test_an_overflow_on_the_last_rank_makes_all_skip(void **state)
 {
     (void)state;
-    // The checkpoint at the end compares the scalers of both ranks.
     const char *run = new_run("skip", "", "--gpus 2 --kimg 0.096 --inject d:3:inf");
-    struct checkpoint_facts facts = facts_of(run);
-    assert_int_equal(facts.step, 6);
-    assert_int_equal(facts.scaler[NETWORK_D].skipped, 1);
+    struct checkpoint_facts facts = assert_skipped(run, 6, 1, 0);
     assert_int_equal(facts.scaler[NETWORK_D].adam_t, 5);
     assert_float_equal(facts.scaler[NETWORK_D].scale, 512.0, 0.0);
-    assert_int_equal(facts.scaler[NETWORK_G].skipped, 0);
     assert_float_equal(facts.scaler[NETWORK_G].scale, 1024.0, 0.0);
 }
 
@@ -138,14 +145,10 @@ static void test_all_ranks_find_one_scale_to_begin_with(void **state)
 static void test_a_nan_in_one_ranks_forward_pass_makes_all_skip(void **state)
 {
     (void)state;
-    // The checkpoint at the end compares them.
     const char *run = new_run("kinds", "",
                               "--gpus 2 --kimg 0.096 --inject "
                               "d:3:nan-forward,g:5:nan-forward");
-    struct checkpoint_facts facts = facts_of(run);
-    assert_int_equal(facts.step, 6);
-    assert_int_equal(facts.scaler[NETWORK_D].skipped, 2);
-    assert_int_equal(facts.scaler[NETWORK_G].skipped, 2);
+    assert_skipped(run, 6, 2, 2);
 }
 
 static void test_a_storm_that_is_warned_of_does_not_end_any_rank(void **state)
@@ -154,9 +157,7 @@ static void test_a_storm_that_is_warned_of_does_not_end_any_rank(void **state)
     const char *run = new_run("warned", "",
                               "--gpus 2 --kimg 0.192 --inject d:3-8:inf --max-skips 3 "
                               "--on-overflow-storm warn");
-    struct checkpoint_facts facts = facts_of(run);
-    assert_int_equal(facts.step, 12);
-    assert_int_equal(facts.scaler[NETWORK_D].skipped, 6);
+    assert_skipped(run, 12, 6, 0);
 }
 
 // Where one rank alone finds what the sum has hidden or made, in found_inf_unscaled say.
@@ -165,10 +166,7 @@ static void test_what_one_rank_alone_finds_makes_all_skip(void **state)
     (void)state;
     const char *run =
         new_run("found", "TEST_FAULT=1:5:found", "--gpus 3 --batch 15 --kimg 0.09");
-    struct checkpoint_facts facts = facts_of(run);
-    assert_int_equal(facts.step, 6);
-    assert_int_equal(facts.scaler[NETWORK_D].skipped, 1);
-    assert_int_equal(facts.scaler[NETWORK_G].skipped, 0);
+    assert_skipped(run, 6, 1, 0);
 }
 
 static void test_scalers_that_differ_end_the_run_at_the_next_checkpoint(void **state)

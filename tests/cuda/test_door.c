@@ -7,7 +7,7 @@
 
 #include "tests/support/support.h"
 
-static char folder[512], said[8192];
+static char said[8192];
 
 static void in_folder(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -18,7 +18,7 @@ static void in_folder(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    int code = run_command(text, sizeof text, "cd '%s' && %s", folder, line);
+    int code = run_command(text, sizeof text, "cd '%s' && %s", test_folder, line);
     if (code != 0)
         fail_msg("%s: exit %d: %s", line, code, text);
 }
@@ -26,7 +26,7 @@ static void in_folder(const char *format, ...)
 static void open_gpu(const char *environment)
 {
     int code = run_command(said, sizeof said, "cd '%s' && env LD_LIBRARY_PATH=. %s %s",
-                           folder, environment, OPEN_GPU);
+                           test_folder, environment, OPEN_GPU);
     if (code != 0)
         fail_msg("exit %d: %s", code, said);
 }
@@ -120,26 +120,12 @@ static void test_work_that_cannot_be_recorded_is_a_fault_with_advice(void **stat
     in_folder("rm -f * && ln -s '%s' . && ln -s '%s'/lib* .", MODULE, STANDINS);
     int code = run_command(text, sizeof text,
                            "cd '%s' && env LD_LIBRARY_PATH=. " KERNELS " %s unfit",
-                           folder, OPEN_GPU);
+                           test_folder, OPEN_GPU);
     assert_int_equal(code, 98); // the stand-in saw it, too
     if (!strstr(text, "fault: cuda:0: the step could not be recorded as a CUDA graph "
                       "(memory.wait: ") ||
         !strstr(text, "give --no-graph to train without"))
         fail_msg("%s", text);
-}
-
-static int open_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s", make_folder("cuda-door"));
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    remove_folder(folder);
-    return 0;
 }
 
 int main(void)
@@ -154,5 +140,5 @@ int main(void)
         cmocka_unit_test(test_nccl_that_is_missing_is_told),
         cmocka_unit_test(test_work_that_cannot_be_recorded_is_a_fault_with_advice),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, open_test_folder, close_test_folder);
 }

@@ -17,14 +17,12 @@
 /* A large eps keeps Adam from dividing rounding by a gradient that is itself nearly 0. */
 #define SMOOTH "--precision fp32 --g-eps 1e-3 --d-eps 1e-3 "
 
-static char folder[512];
-
 static const char *in(const char *name)
 {
     static char path[4][600];
     static int turn;
     turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    snprintf(path[turn], sizeof path[turn], "%s/%s", test_folder, name);
     return path[turn];
 }
 
@@ -340,20 +338,6 @@ static void test_auto_takes_the_gpu_or_tells_why_not(void **state)
     expect(0, "sees no GPU", "STANDIN_DEVICES=0", "--device auto");
 }
 
-static int open_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s", make_folder("cuda-train"));
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,5 +355,5 @@ int main(void)
         cmocka_unit_test(test_what_is_missing_for_a_gpu_is_said_in_one_sentence),
         cmocka_unit_test(test_auto_takes_the_gpu_or_tells_why_not),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, open_test_folder, close_test_folder);
 }

@@ -203,6 +203,22 @@ void remove_folder(const char *path)
           path);
 }
 
+char test_folder[PATH_MAX];
+
+int open_test_folder(void **state)
+{
+    (void)state;
+    snprintf(test_folder, sizeof test_folder, "%s", make_folder("tests"));
+    return 0;
+}
+
+int close_test_folder(void **state)
+{
+    (void)state;
+    remove_folder(test_folder);
+    return 0;
+}
+
 int run_command(char *text, size_t bytes, const char *format, ...)
 {
     char command[8192];

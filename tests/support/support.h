@@ -39,6 +39,11 @@ void assert_f32_close(const char *what, const float *got, const float *want, siz
 const char *make_folder(const char *name);
 void remove_folder(const char *path);
 
+/* cmocka's fixtures for tests that need one folder: it is there from the one to the other. */
+extern char test_folder[];
+int open_test_folder(void **state);
+int close_test_folder(void **state);
+
 /* Runs a command line with the shell; output (stdout and stderr) into `text`; returns the
  * exit status, or 128 + signal. */
 int run_command(char *text, size_t bytes, const char *format, ...)
