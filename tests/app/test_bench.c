@@ -294,16 +294,22 @@ static double activations(const json_t *mode)
     return mode_number(bytes, "G") + mode_number(bytes, "D");
 }
 
+// What a run with more settings printed and wrote; the caller lets go of the object.
+static json_t *precisions(char *text, size_t bytes, const char *settings)
+{
+    assert_int_equal(twinscale(text, bytes,
+                               "bench precision " SMALL_RUN
+                               " --out '%s' --device cpu --seconds 0.05 %s",
+                               out, settings),
+                     0);
+    return results();
+}
+
 static void test_half_precision_halves_the_activations(void **state)
 {
     (void)state;
     char text[16384];
-    assert_int_equal(twinscale(text, sizeof text,
-                               "bench precision " SMALL_RUN
-                               " --out '%s' --device cpu --seconds 0.05",
-                               out),
-                     0);
-    json_t *object = results();
+    json_t *object = precisions(text, sizeof text, "");
     const json_t *modes = json_object_get(object, "modes");
     const json_t *fp32 = json_array_get(modes, 0);
     assert_int_equal(json_array_size(modes), 6);
@@ -331,12 +337,7 @@ static void test_recomputing_is_a_row_of_its_own_with_what_it_saves_and_adds(voi
 {
     (void)state;
     char text[16384];
-    assert_int_equal(twinscale(text, sizeof text,
-                               "bench precision " SMALL_RUN
-                               " --out '%s' --device cpu --seconds 0.05",
-                               out),
-                     0);
-    json_t *object = results();
+    json_t *object = precisions(text, sizeof text, "");
     const json_t *modes = json_object_get(object, "modes");
     for (size_t i = 0; i < 6; i += 2) {
         const json_t *without = json_array_get(modes, i),
@@ -366,15 +367,10 @@ static void test_a_type_that_cannot_train_is_a_row_with_its_reason(void **state)
     (void)state;
     char text[16384];
     // Only fp16 is scaled unless asked, and no gradient of an f16 bears this scale.
-    assert_int_equal(twinscale(text, sizeof text,
-                               "bench precision " SMALL_RUN
-                               " --out '%s' --device cpu --seconds 0.05 --max-skips 2 "
-                               "--g-init-scale 1e38 --d-init-scale 1e38",
-                               out),
-                     0);
+    json_t *object = precisions(text, sizeof text,
+                                "--max-skips 2 --g-init-scale 1e38 --d-init-scale 1e38");
     assert_non_null(strstr(text, "fp16           not measured: "));
     assert_non_null(strstr(text, "fp16 recompute not measured: "));
-    json_t *object = results();
     const json_t *modes = json_object_get(object, "modes");
     for (size_t i = 2; i < 4; i++) {
         const json_t *fp16 = json_array_get(modes, i);
