@@ -28,7 +28,7 @@ static const struct row rows[] = {
     {K4(64, 7, 24, 48), PASS_WGRAD, "auto", "winograd", "Winograd/direct cost 0.",
      25.0 * 4 * 64 * 4 * 24 * 48},
     // What the estimate, and what the error decides.
-    {K4(64, 32, 3, 64), PASS_WGRAD, "auto", "direct", "Winograd/direct cost 2.",
+    {K4(64, 32, 3, 64), PASS_WGRAD, "auto", "direct", "Winograd/direct cost 1.5",
      64.0 * 1024 * 64 * 16 * 3},
     {K4(64, 32, 3, 64), PASS_FORWARD, "auto", "direct", "few channels: less exact",
      64.0 * 1024 * 64 * 16 * 3},
