@@ -33,9 +33,55 @@ static enum status check_finite(const struct safetensor *tensor)
     return STATUS_OK;
 }
 
-static enum status write_state(struct trainer *trainer, const char *path,
-                               const struct safetensor *tensors, size_t count)
+/* The state, a tensor at a time: a second copy of all of it would be as large as it is. */
+struct saving {
+    struct trainer *trainer;
+    struct state_list list;
+    struct safetensor *tensors; // [list.count] described, without data
+    float *packed;              // room for the largest
+};
+
+static const void *packed_data(void *context, const struct safetensor *tensor)
 {
+    struct saving *saving = context;
+    size_t i = 0;
+    while (i < saving->list.count && strcmp(saving->tensors[i].name, tensor->name) != 0)
+        i++;
+    CHECK(i < saving->list.count, "%s", tensor->name);
+    state_download(saving->trainer->device, &saving->list.entry[i].tensor,
+                   saving->packed);
+    return saving->packed;
+}
+
+static void describe_all(struct saving *saving)
+{
+    size_t most = 1;
+    state_list_all(&saving->list, saving->trainer);
+    saving->tensors = calloc(saving->list.count, sizeof *saving->tensors);
+    CHECK(saving->tensors);
+    for (size_t i = 0; i < saving->list.count; i++) {
+        const struct state_tensor *entry = &saving->list.entry[i];
+        size_t elements = tensor_elements(&entry->tensor);
+        most = elements > most ? elements : most;
+        state_describe(entry, &saving->tensors[i]);
+    }
+    saving->packed = malloc(most * sizeof *saving->packed);
+    CHECK(saving->packed, "%zu elements", most);
+}
+
+static enum status check_all_finite(struct saving *saving)
+{
+    for (size_t i = 0; i < saving->list.count; i++) {
+        struct safetensor tensor = saving->tensors[i];
+        tensor.data = packed_data(saving, &tensor);
+        TRY(check_finite(&tensor));
+    }
+    return STATUS_OK;
+}
+
+static enum status write_state(struct saving *saving, const char *path)
+{
+    struct trainer *trainer = saving->trainer;
     char clock[64];
     snprintf(clock, sizeof clock, "%.3f", trainer->progress.elapsed_sec);
     char *config = config_to_json(&trainer->config);
@@ -51,7 +97,9 @@ static enum status write_state(struct trainer *trainer, const char *path,
         {FOUND_SCALES, trainer->found_scales}, // the last: where there is nothing, none
     };
     size_t pair_count = sizeof pairs / sizeof *pairs - !trainer->found_scales[0];
-    enum status status = safetensors_write(path, tensors, count, pairs, pair_count);
+    struct safetensors_source source = {packed_data, saving};
+    enum status status = safetensors_write(path, saving->tensors, saving->list.count,
+                                           pairs, pair_count, &source);
     free(config);
     free(state);
     free(data);
@@ -60,26 +108,16 @@ static enum status write_state(struct trainer *trainer, const char *path,
 
 enum status checkpoint_save(struct trainer *trainer, const char *path)
 {
-    struct state_list *list = malloc(sizeof *list);
-    CHECK(list);
-    state_list_all(list, trainer);
-    struct safetensor *tensors = calloc(list->count, sizeof *tensors);
-    CHECK(tensors);
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < list->count && status == STATUS_OK; i++) {
-        const struct state_tensor *entry = &list->entry[i];
-        float *packed = malloc(tensor_elements(&entry->tensor) * sizeof *packed);
-        CHECK(packed);
-        state_download(trainer->device, &entry->tensor, packed);
-        state_describe(entry, packed, &tensors[i]);
-        status = check_finite(&tensors[i]);
-    }
+    struct saving *saving = calloc(1, sizeof *saving);
+    CHECK(saving);
+    saving->trainer = trainer;
+    describe_all(saving);
+    enum status status = check_all_finite(saving);
     if (status == STATUS_OK)
-        status = write_state(trainer, path, tensors, list->count);
-    for (size_t i = 0; i < list->count; i++)
-        free((void *)(uintptr_t)tensors[i].data);
-    free(tensors);
-    free(list);
+        status = write_state(saving, path);
+    free(saving->packed);
+    free(saving->tensors);
+    free(saving);
     return status;
 }
 
@@ -249,7 +287,7 @@ static enum status load_entry(const struct checkpoint *checkpoint, struct device
         return status_fail(STATUS_DATA, "%s: tensor %s is missing; the file is damaged",
                            checkpoint->path, saved_name);
     struct safetensor want;
-    state_describe(entry, NULL, &want);
+    state_describe(entry, &want);
     if (strcmp(saved->dtype, want.dtype) != 0 || saved->bytes != bytes ||
         saved->rank != want.rank ||
         memcmp(saved->shape, want.shape, (size_t)want.rank * sizeof *want.shape) != 0) {

@@ -78,12 +78,10 @@ void state_upload(struct device *device, const struct tensor *tensor, const floa
 }
 
 // Rank 4 for weights, 1 for vectors, as their readers elsewhere expect.
-void state_describe(const struct state_tensor *entry, const float *packed,
-                    struct safetensor *out)
+void state_describe(const struct state_tensor *entry, struct safetensor *out)
 {
     struct shape s = entry->tensor.shape;
-    *out = (struct safetensor){.data = packed,
-                               .bytes = tensor_elements(&entry->tensor) * sizeof *packed};
+    *out = (struct safetensor){.bytes = tensor_elements(&entry->tensor) * sizeof(float)};
     snprintf(out->name, sizeof out->name, "%s", entry->name);
     snprintf(out->dtype, sizeof out->dtype, "F32");
     int is_vector = s.n == 1 && s.h == 1 && s.w == 1;

@@ -31,8 +31,7 @@ void state_download(struct device *device, const struct tensor *tensor, float *p
 void state_upload(struct device *device, const struct tensor *tensor,
                   const float *packed);
 
-/* How the file describes it: rank 4 for weights, 1 for vectors. */
-void state_describe(const struct state_tensor *entry, const float *packed,
-                    struct safetensor *out);
+/* How the file describes it: rank 4 for weights, 1 for vectors. Without data. */
+void state_describe(const struct state_tensor *entry, struct safetensor *out);
 
 #endif

@@ -118,6 +118,7 @@ static enum status read_mapped(const char *path, struct safetensors_file *file)
     TRY(safetensors_header_parse(path, (const char *)bytes + LENGTH_BYTES,
                                  (size_t)header_bytes, data, rest - (size_t)header_bytes,
                                  &file->header));
+    file->header.is_mapped = 1;
     return check_checksum(path, file);
 }
 
@@ -217,7 +218,8 @@ static enum status write_file(const char *path, const char *text, size_t text_by
     fwrite(text, 1, text_bytes, file.stream);
     for (size_t i = 0; i < header->count; i++)
         if (header->tensors[i].bytes)
-            fwrite(header->tensors[i].data, 1, header->tensors[i].bytes, file.stream);
+            fwrite(safetensors_data(header, &header->tensors[i]), 1,
+                   header->tensors[i].bytes, file.stream);
     TRY(atomic_sync(&file));
     enum status status = verify(&file);
     if (status != STATUS_OK) {
@@ -229,13 +231,14 @@ static enum status write_file(const char *path, const char *text, size_t text_by
 
 enum status safetensors_write(const char *path, const struct safetensor *tensors,
                               size_t count, const struct safetensors_pair *metadata,
-                              size_t pair_count)
+                              size_t pair_count, const struct safetensors_source *source)
 {
     struct safetensors_header header = {
         .tensors = in_file_order(tensors, count),
         .count = count,
         .pairs = (struct safetensors_pair *)(uintptr_t)metadata,
         .pair_count = pair_count,
+        .source = source,
     };
     char *text = NULL;
     size_t text_bytes = 0;

@@ -33,14 +33,22 @@ struct safetensors_pair {
     const char *key, *value;
 };
 
+/* Where the data of tensors comes from that are not in memory all at once: `data` returns
+ * the tensor's bytes, good until the next call. Asked for twice: for the checksum, which
+ * stands before the data, and to be written. */
+struct safetensors_source {
+    const void *(*data)(void *context, const struct safetensor *tensor);
+    void *context;
+};
+
 /* Writes all of it, wide dtypes first (empty tensors before them), so that every element
  * of a mapped file is aligned; otherwise in the order given. On failure (disk full ...)
  * STATUS_FAILED with path, bytes and reason, no temporary file is left, and an older file
  * of that name is untouched. Aborts for a dtype that the format does not know, bytes that
- * are not the shape's, or a name used twice. */
+ * are not the shape's, or a name used twice. `source` may be NULL: every tensor has data. */
 enum status safetensors_write(const char *path, const struct safetensor *tensors,
                               size_t count, const struct safetensors_pair *metadata,
-                              size_t pair_count);
+                              size_t pair_count, const struct safetensors_source *source);
 
 struct safetensors_file;
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* ---- dtypes and sizes ------------------------------------------------------------ */
 
@@ -152,14 +154,36 @@ static uint64_t digest_metadata(uint64_t digest, const struct safetensors_header
     return digest;
 }
 
-static uint64_t digest_tensor(uint64_t digest, const struct safetensor *tensor)
+const void *safetensors_data(const struct safetensors_header *header,
+                             const struct safetensor *tensor)
+{
+    const struct safetensors_source *source = header->source;
+    return source ? source->data(source->context, tensor) : tensor->data;
+}
+
+// The whole pages among `bytes`; the next look at them reads the file again.
+static void give_back(const void *data, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)data + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)data + bytes) / page * page;
+    if (first < end)
+        madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
+static uint64_t digest_tensor(uint64_t digest, const struct safetensors_header *header,
+                              const struct safetensor *tensor)
 {
     digest = digest_text(digest, tensor->name);
     digest = digest_text(digest, tensor->dtype);
     digest = digest_number(digest, tensor->rank);
     for (int i = 0; i < tensor->rank; i++)
         digest = digest_number(digest, tensor->shape[i]);
-    return digest_bytes(digest, tensor->data, tensor->bytes);
+    const void *data = safetensors_data(header, tensor);
+    digest = digest_bytes(digest, data, tensor->bytes);
+    if (header->is_mapped)
+        give_back(data, tensor->bytes);
+    return digest;
 }
 
 static int by_name(const void *a, const void *b)
@@ -177,7 +201,7 @@ uint64_t safetensors_checksum(const struct safetensors_header *header)
         sorted[i] = &header->tensors[i];
     qsort(sorted, header->count, sizeof *sorted, by_name);
     for (size_t i = 0; i < header->count; i++)
-        digest = digest_tensor(digest, sorted[i]);
+        digest = digest_tensor(digest, header, sorted[i]);
     free(sorted);
     return digest;
 }

@@ -18,7 +18,12 @@ struct safetensors_header {
     size_t count;
     struct safetensors_pair *pairs; // strings owned
     size_t pair_count;
+    const struct safetensors_source *source; // of the data, or NULL
+    int is_mapped;                           // the data is a mapped file's
 };
+
+const void *safetensors_data(const struct safetensors_header *header,
+                             const struct safetensor *tensor);
 
 /* Bytes of one element, 0 for a dtype that is not known. */
 size_t safetensors_dtype_bytes(const char *dtype);
@@ -43,7 +48,8 @@ enum status safetensors_header_compose(const char *path,
                                        size_t *text_bytes);
 
 /* 64 bits over names, dtypes, shapes, metadata (any order, without the checksum) and
- * data. */
+ * data. Pages of a mapped file are given back as soon as they are read, so that looking at
+ * a checkpoint does not take the memory of one. */
 uint64_t safetensors_checksum(const struct safetensors_header *header);
 
 #endif

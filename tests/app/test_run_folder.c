@@ -494,7 +494,7 @@ static void make_snapshot(const char *name)
     static const float value = 1.0f;
     const struct safetensor tensor = {
         .name = "w", .dtype = "F32", .rank = 0, .data = &value, .bytes = sizeof value};
-    assert_int_equal(safetensors_write(in_folder(out, name), &tensor, 1, NULL, 0),
+    assert_int_equal(safetensors_write(in_folder(out, name), &tensor, 1, NULL, 0, NULL),
                      STATUS_OK);
 }
 

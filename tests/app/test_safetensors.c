@@ -91,7 +91,7 @@ static const struct safetensor all[] = {
 
 static enum status write_all(const char *path)
 {
-    return safetensors_write(path, all, ALL_COUNT, pairs, PAIR_COUNT);
+    return safetensors_write(path, all, ALL_COUNT, pairs, PAIR_COUNT, NULL);
 }
 
 /* True when the file says and holds what `all` and `pairs` do. */
@@ -128,6 +128,67 @@ static void test_what_was_written_is_read_back(void **state)
     safetensors_close(NULL);
 }
 
+/* One tensor in memory at a time: what was handed out before is overwritten. */
+static const void *one_at_a_time(void *context, const struct safetensor *tensor)
+{
+    static char room[sizeof weights];
+    int *calls = context;
+    *calls += 1;
+    memset(room, 0xee, sizeof room);
+    for (size_t i = 0; i < ALL_COUNT; i++)
+        if (strcmp(all[i].name, tensor->name) == 0)
+            memcpy(room, all[i].data, all[i].bytes);
+    return room;
+}
+
+static void test_a_source_writes_the_same_file(void **state)
+{
+    (void)state;
+    struct safetensor bare[ALL_COUNT];
+    size_t bytes, other_bytes;
+    int calls = 0;
+    const char *path = in_folder(folder, "a.safetensors");
+    assert_int_equal(write_all(path), STATUS_OK);
+    char *file = read_text(path, &bytes);
+    for (size_t i = 0; i < ALL_COUNT; i++) {
+        bare[i] = all[i];
+        bare[i].data = NULL;
+    }
+    struct safetensors_source source = {one_at_a_time, &calls};
+    assert_int_equal(safetensors_write(path, bare, ALL_COUNT, pairs, PAIR_COUNT, &source),
+                     STATUS_OK);
+    assert_in_range(calls, 1, 2 * ALL_COUNT);
+    char *other = read_text(path, &other_bytes);
+    assert_int_equal(other_bytes, bytes);
+    assert_memory_equal(other, file, bytes);
+    free(file);
+    free(other);
+}
+
+/* Its pages were given back while its checksum was made. */
+static void test_a_tensor_of_many_pages_is_whole(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    uint16_t *numbers = malloc(COUNT * sizeof *numbers);
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = (uint16_t)(i * 7);
+    const struct safetensor tensor = {.name = "n",
+                                      .dtype = "U16",
+                                      .rank = 1,
+                                      .shape = {COUNT},
+                                      .data = numbers,
+                                      .bytes = COUNT * sizeof *numbers};
+    const struct safetensors_pair pair = {"twinscale.version", "1"};
+    const char *path = in_folder(folder, "n.safetensors");
+    struct safetensors_file *file;
+    assert_int_equal(safetensors_write(path, &tensor, 1, &pair, 1, NULL), STATUS_OK);
+    assert_int_equal(safetensors_open(path, &file), STATUS_OK);
+    assert_memory_equal(safetensors_find(file, "n")->data, numbers, tensor.bytes);
+    safetensors_close(file);
+    free(numbers);
+}
+
 static void test_every_element_of_a_written_file_is_aligned(void **state)
 {
     (void)state;
@@ -159,7 +220,7 @@ static void test_the_bytes_are_those_of_the_format(void **state)
                                       .bytes = sizeof two};
     const struct safetensors_pair pair = {"format", "pt"};
     const char *path = in_folder(folder, "w.safetensors");
-    assert_int_equal(safetensors_write(path, &tensor, 1, &pair, 1), STATUS_OK);
+    assert_int_equal(safetensors_write(path, &tensor, 1, &pair, 1, NULL), STATUS_OK);
 
     static const char head[] =
         "{\"__metadata__\":{\"format\":\"pt\",\"twinscale.checksum\":\"";
@@ -460,7 +521,7 @@ static void test_metadata_that_is_no_text_is_refused(void **state)
     (void)state;
     const struct safetensors_pair latin1 = {"config", "h\xe4user"};
     const char *path = in_folder(folder, "a.safetensors");
-    assert_int_equal(safetensors_write(path, all, 1, &latin1, 1), STATUS_FAILED);
+    assert_int_equal(safetensors_write(path, all, 1, &latin1, 1, NULL), STATUS_FAILED);
     assert_non_null(
         strstr(status_message(), "the metadata \"config\" is not UTF-8 text"));
     assert_int_equal(count_entries(folder), 0);
@@ -481,7 +542,7 @@ static enum status write_big(const char *path, float value, uint64_t generation)
                                       .shape = {sizeof big / sizeof *big},
                                       .data = big,
                                       .bytes = sizeof big};
-    return safetensors_write(path, &tensor, 1, &pair, 1);
+    return safetensors_write(path, &tensor, 1, &pair, 1, NULL);
 }
 
 /* The first save of a run, and a later one, on a disk without room for them. */
@@ -599,21 +660,21 @@ static void test_a_kill_at_any_moment_leaves_a_complete_file(void **state)
 static int write_a_name_twice(const char *place)
 {
     const struct safetensor twice[2] = {all[0], all[0]};
-    return (int)safetensors_write(in_folder(place, "f"), twice, 2, NULL, 0);
+    return (int)safetensors_write(in_folder(place, "f"), twice, 2, NULL, 0, NULL);
 }
 
 static int write_wrong_bytes(const char *place)
 {
     struct safetensor wrong = all[0];
     wrong.bytes = 4;
-    return (int)safetensors_write(in_folder(place, "f"), &wrong, 1, NULL, 0);
+    return (int)safetensors_write(in_folder(place, "f"), &wrong, 1, NULL, 0, NULL);
 }
 
 static int write_unknown_dtype(const char *place)
 {
     struct safetensor wrong = all[0];
     memcpy(wrong.dtype, "f32", 4);
-    return (int)safetensors_write(in_folder(place, "f"), &wrong, 1, NULL, 0);
+    return (int)safetensors_write(in_folder(place, "f"), &wrong, 1, NULL, 0, NULL);
 }
 
 static void test_wrong_descriptions_abort_before_anything_is_written(void **state)
@@ -639,6 +700,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_what_was_written_is_read_back),
+        TEST(test_a_source_writes_the_same_file),
+        TEST(test_a_tensor_of_many_pages_is_whole),
         TEST(test_every_element_of_a_written_file_is_aligned),
         TEST(test_the_bytes_are_those_of_the_format),
         TEST(test_the_digest_is_fnv_1a),
