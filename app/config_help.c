@@ -164,7 +164,9 @@ static void print_surroundings(FILE *stream)
                 "first step, reals.png for comparison");
     print_entry(stream, "scales.png",
                 "every loss scale, skipped and held-back steps marked");
-    print_entry(stream, "preview.png", "the window's picture, when there is no window");
+    print_entry(stream, "preview.png",
+                "the window's picture, when there is no window; drawn at ticks, in 1 % "
+                "of the time");
     print_entry(stream, "stats.jsonl",
                 "a JSON object per tick; events.jsonl tells of skips, "
                 "log.txt is what the terminal showed");

@@ -12,6 +12,7 @@
 #define PUBLISH_SEC 0.1   // the window redraws at most 10 times a second
 #define SAMPLE_SHARE 0.01 // of the time, for drawing samples for the window
 #define SAMPLE_SEC_MIN 1.0
+#define PICTURE_SHARE 0.01 // of the time, for the pictures of ticks
 #define SPEED_SEC_MIN 0.5
 
 /* ---- opening --------------------------------------------------------------------- */
@@ -318,6 +319,19 @@ static void finish_tick(struct report *report, double now)
     }
 }
 
+// Ticks may be a second apart, and pictures take a tenth of one.
+static void draw_pictures(struct report *report)
+{
+    double begin = now_seconds();
+    if (begin - report->last_pictures < report->pictures_cost / PICTURE_SHARE)
+        return;
+    if (report_draws_preview(report))
+        report_start_samples(report);
+    report_write_pictures(report);
+    report->last_pictures = now_seconds();
+    report->pictures_cost = report->last_pictures - begin;
+}
+
 void report_tick(struct report *report)
 {
     double now = now_seconds();
@@ -332,9 +346,7 @@ void report_tick(struct report *report)
         run_folder_stats(report->folder, json);
     free(json);
     report_publish(report, NULL);
-    if (report_draws_preview(report))
-        report_start_samples(report);
-    report_write_pictures(report);
+    draw_pictures(report);
     report->tick = (struct tick){.index = report->tick.index + 1};
     // The next tick's clock starts where this one's ended: its pictures belong to the next.
     report->tick_started = now;

@@ -20,10 +20,11 @@ struct report {
     struct trainer *trainer;
     struct run_folder *folder;
     struct monitor *monitor;
-    int wants_preview;     // preview.png at every tick without a window
+    int wants_preview;     // preview.png at ticks, without a window
     atomic_int has_window; // the main thread clears it when the window is gone
     struct tick tick;      // being filled
     double tick_started, maintenance_sec, last_publish, last_samples, sample_cost;
+    double last_pictures, pictures_cost;
     double images_per_sec, eta_sec;
     uint64_t *seeds;
     uint8_t *tiles; // newest samples of the fixed latents
@@ -92,7 +93,8 @@ void report_write_pictures(struct report *report);
  * is counted twice. */
 void report_rewind(struct report *report, int64_t images);
 
-/* Closes the tick: line, stats.jsonl, scales.png, preview.png. */
+/* Closes the tick: line, stats.jsonl, and scales.png and preview.png where they have taken
+ * less than 1 % of the time so far. */
 void report_tick(struct report *report);
 
 /* Draws the fixed latents with the averaged weights as they are now, for the window and the
