@@ -24,10 +24,11 @@ struct mode {
     int is_measured;
     char reason[512]; // why it is not; "" where Ctrl-C came before
     double images_per_sec, step_sec;
-    // Of one that recomputes: shares of what the same precision without takes.
+    // Of one that recomputes: shares of what the same precision without keeps and takes.
     double memory_saved, time_added;
     int steps;                         // that were timed
-    size_t activations[NETWORK_COUNT]; // bytes
+    size_t activations[NETWORK_COUNT]; // bytes, with their gradients
+    size_t kept;                       // of them, from the forward pass to the backward
     size_t device_bytes;
 };
 
@@ -152,8 +153,7 @@ static enum status time_rounds(struct bench *bench, struct trainer *trainer,
     for (int run = 0; run < 2; run++)
         keep_times(&mode[run], &trainer[run].config, steps, round[run]);
     mode[1].time_added = median(added, ROUNDS);
-    mode[1].memory_saved =
-        1.0 - (double)activation_bytes(&mode[1]) / (double)activation_bytes(&mode[0]);
+    mode[1].memory_saved = 1.0 - (double)mode[1].kept / (double)mode[0].kept;
     return STATUS_OK;
 }
 
@@ -192,8 +192,10 @@ static enum status set_up(struct comparison *comparison, struct mode *mode,
     TRY(trainer_create(trainer, &config));
     TRY(begin(comparison, trainer));
     TRY(trainer_start_data(trainer));
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < NETWORK_COUNT; network++) {
         mode->activations[network] = trainer->player[network].net.activations.bytes;
+        mode->kept += trainer->player[network].net.kept_bytes;
+    }
     mode->device_bytes = run_bytes(trainer);
     return STATUS_OK;
 }
@@ -264,8 +266,10 @@ static void print_table(const struct comparison *comparison)
             printf(" not measured: %s\n",
                    mode->reason[0] ? mode->reason : "stopped before");
     }
-    printf("saved: activation memory against the same precision without --recompute; "
-           "added: time,\nthe median of rounds in turns\n");
+    printf(
+        "activations: with their gradients; saved: of those kept for the backward pass, "
+        "against the\nsame precision without --recompute; added: time, the median of "
+        "rounds in turns\n");
 }
 
 static json_t *mode_json(const struct mode *mode)
@@ -279,12 +283,12 @@ static json_t *mode_json(const struct mode *mode)
         return object;
     }
     json_t *numbers =
-        json_pack("{s:o, s:o, s:i, s:{s:I, s:I}, s:I}", "images_per_sec",
+        json_pack("{s:o, s:o, s:i, s:{s:I, s:I}, s:I, s:I}", "images_per_sec",
                   bench_number(mode->images_per_sec), "step_ms",
                   bench_number(mode->step_sec * 1e3), "steps", mode->steps,
                   "activation_bytes", "G", (json_int_t)mode->activations[NETWORK_G], "D",
-                  (json_int_t)mode->activations[NETWORK_D], "device_bytes",
-                  (json_int_t)mode->device_bytes);
+                  (json_int_t)mode->activations[NETWORK_D], "kept_bytes",
+                  (json_int_t)mode->kept, "device_bytes", (json_int_t)mode->device_bytes);
     CHECK(numbers && json_object_update(object, numbers) == 0, "a row of JSON");
     json_decref(numbers);
     if (mode->recomputes) {

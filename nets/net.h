@@ -117,7 +117,8 @@ struct net {
     float norm_momentum;         // of the running statistics; NET_NORM_MOMENTUM
     int has_synced_norm;         // batch norm's statistics are those of all ranks
     int options;
-    size_t unkept_bytes; // what NET_RECOMPUTE saves
+    size_t kept_bytes;   // of outputs that lie there from the forward pass to the backward
+    size_t unkept_bytes; // of those that do not, by NET_RECOMPUTE
     struct arena parameters, activations;
 };
 

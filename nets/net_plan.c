@@ -198,9 +198,10 @@ static void plan_outputs(struct net *net, const int turn[])
             reserve_norm_vectors(arena, &layer->norm, layer->y.c_stored);
         if (!has_own_output(layer) || layer->is_remade)
             continue;
-        if (!(net->options & NET_INFERENCE))
+        if (!(net->options & NET_INFERENCE)) {
             arena_reserve(arena, &layer->y.data, tensor_bytes(&layer->y));
-        else if (layer->skipped_by >= 0)
+            net->kept_bytes += tensor_bytes(&layer->y);
+        } else if (layer->skipped_by >= 0)
             arena_reserve_at(arena, &layer->y.data, skips.offset[skip++ % 2]);
         else
             arena_reserve_at(arena, &layer->y.data, turns.offset[turn[i + 1]]);
