@@ -7,6 +7,7 @@
 #include "kernels/cpu/body_pack.h"
 #include "kernels/cpu/body_pairs.h"
 #include "kernels/cpu/body_peak.h"
+#include "kernels/cpu/body_survey.h"
 #include "kernels/cpu/body_winograd.h"
 
 #define BODY_JOIN(a, b) a##b
@@ -74,6 +75,7 @@ const struct isa BODY_TABLE(ISA) = {
     .cast = cast,
     .add_tensors = add_tensors,
     .add = add,
+    .survey = survey,
     .grads_check = grads_check,
     .scale = scale,
     .adam = adam,

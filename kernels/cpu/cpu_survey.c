@@ -1,10 +1,10 @@
-/* cpu_survey.c - what pieces of memory hold: ref's look at parts of them, on all threads. */
+/* cpu_survey.c - what pieces of memory hold: a look at parts of them, on all threads. */
 #include "kernels/cpu/backend.h"
 
 enum { PARTS = 64, PART_LEAST = 4096 }; // of a span, and the elements of a part
 
 struct survey_job {
-    const struct survey_ops *ref;
+    const struct isa *isa;
     struct survey_span span;
     size_t part; // elements
     struct survey_stats stats[PARTS];
@@ -19,7 +19,7 @@ static void look_task(void *job_pointer, size_t task, int thread)
     struct survey_span part = {.data = (const char *)job->span.data + offset,
                                .n = rest < job->part ? rest : job->part,
                                .dtype = job->span.dtype};
-    job->ref->survey(NULL, &part, 1, NULL, &job->stats[task]);
+    job->isa->survey(&part, &job->stats[task]);
 }
 
 static struct survey_stats sum_of(const struct survey_stats *parts, size_t count)
@@ -43,7 +43,7 @@ static void cpu_survey(struct device *device, const struct survey_span *spans, i
 {
     if (gate && !scaler_must_skip(gate))
         return;
-    struct survey_job job = {.ref = &cpu_backend(device)->ref.survey};
+    struct survey_job job = {.isa = cpu_backend(device)->isa};
     for (int i = 0; i < count; i++) {
         size_t n = spans[i].n, part = (n + PARTS - 1) / PARTS;
         job.span = spans[i];

@@ -252,6 +252,9 @@ struct isa {
     void (*add_tensors)(const struct sweep *sweep); // out = a + b
     void (*add)(float *to, const float *from, size_t n);
 
+    // As survey_ops.survey has it; elements are f32, f16 or bf16.
+    void (*survey)(const struct survey_span *span, struct survey_stats *stats);
+
     // Bit 0: some g is inf or NaN. Bit 1: some finite g*inverse_scale is not.
     unsigned (*grads_check)(const float *grads, size_t n, float inverse_scale);
     void (*scale)(float *values, size_t n, float factor);
