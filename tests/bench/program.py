@@ -10,6 +10,8 @@ NAME is one of:
   threads  a step on one thread beside one on all
   upkeep   the share of a step that is not its passes: gradients checked and unscaled, Adam with
            half copy and average, rules, results read and reported
+  diagnosis  the time that looking into overflows takes, as a share of a run: what a step that
+           overflows takes more, times how many do in the first 100 kimg of fmnist-quick
   preview  processor time of a run with preview.png, and with a window where there is a display,
            beside one without: what drawing takes from training
 
@@ -19,6 +21,7 @@ line: "work", "what", "value" with its "unit", and what the value was made of.
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -123,6 +126,22 @@ def upkeep(args):
                "ms": {name: round(ms, 3) for name, ms in found.items()}}
 
 
+def diagnosis(args):
+    net, steps, kimg = "fmnist-quick", 40, 100
+    always = ["--inject", "d:1-:inf,g:1-:inf", "--on-overflow-storm", "warn"]
+    found = in_turns(args, {"step": lambda: step_ms(args, net, steps),
+                            "overflow": lambda: step_ms(args, net, steps, *always)})
+    run = train(args, net, "--kimg", str(kimg), "--preview", "off")
+    skips = re.search(r"skip G (\d+).* D (\d+)", [line for _, line in run.lines
+                                                  if line.startswith("tick")][-1])
+    # Both networks' overflows are looked into where every step has both.
+    share = (found["overflow"] / found["step"] - 1) / 2 * sum(map(int, skips.groups()))
+    yield {"work": f"{net}, {kimg} kimg", "what": "looking into overflows",
+           "value": round(100 * share / (kimg * 1000 / 64), 2), "unit": "% of a step on average",
+           "skips": {"G": int(skips[1]), "D": int(skips[2])},
+           "ms": {name: round(ms, 3) for name, ms in found.items()}}
+
+
 def preview(args):
     ways = ["off", "png"]
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
@@ -137,7 +156,7 @@ def preview(args):
                "sec": {name: round(sec, 2) for name, sec in found.items()}}
 
 
-PARTS = {part.__name__: part for part in (memory, start, threads, upkeep, preview)}
+PARTS = {part.__name__: part for part in (memory, start, threads, upkeep, diagnosis, preview)}
 
 
 def main():
