@@ -151,6 +151,35 @@ static void test_an_infinity_between_replays_halves_one_scale_alone(void **state
                         "skip D 10 1024 512\nskip D 11 512 256\n");
 }
 
+static const char *found_scales(const char *run, char *text, size_t bytes)
+{
+    run_command(text, bytes, "grep -o '\"largest\":[0-9.]*' '%s/events.jsonl'", run);
+    return text;
+}
+
+static void test_the_first_scale_is_found_as_on_the_cpu(void **state)
+{
+    (void)state;
+    char mine[256], theirs[256];
+    const char *flags =
+        "--kimg 0.08 --preview off --g-init-scale auto --d-init-scale auto";
+    const char *gpu = gpu_run("auto", "", flags), *cpu = cpu_run("cpu-auto", flags);
+    assert_string_equal(found_scales(gpu, mine, sizeof mine),
+                        found_scales(cpu, theirs, sizeof theirs));
+    assert_int_equal(lines_with(gpu, "events.jsonl", "\"largest\":"), 2);
+    assert_int_equal(lines_with(gpu, "events.jsonl", "\"skip\""), 0);
+}
+
+static void test_a_storm_builds_the_networks_anew_with_a_layer_in_f32(void **state)
+{
+    (void)state;
+    const char *run = gpu_run("f32", "",
+                              STEPS_20 "--preview off --inject g:8-:huge-activation "
+                                       "--on-overflow-storm fp32-layer --max-skips 3");
+    assert_in_range(lines_with(run, "events.jsonl", "\"fp32_layer\""), 1, 5);
+    assert_int_equal(lines_with(run, "events.jsonl", "\"finished\""), 1);
+}
+
 static void test_layers_are_looked_at_without_changing_the_run(void **state)
 {
     (void)state;
@@ -346,6 +375,8 @@ int main(void)
         cmocka_unit_test(test_a_replayed_step_is_bit_for_bit_the_queued_one),
         cmocka_unit_test(test_a_resumed_run_is_the_run_never_stopped),
         cmocka_unit_test(test_an_infinity_between_replays_halves_one_scale_alone),
+        cmocka_unit_test(test_the_first_scale_is_found_as_on_the_cpu),
+        cmocka_unit_test(test_a_storm_builds_the_networks_anew_with_a_layer_in_f32),
         cmocka_unit_test(test_layers_are_looked_at_without_changing_the_run),
         cmocka_unit_test(test_two_ranks_with_synced_norm_are_one_rank),
         cmocka_unit_test(test_an_infinity_on_one_rank_makes_both_skip),
