@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What PyTorch takes for one training step of the networks that twinscale trains.
 
-    bench_torch.py [--threads N] [--steps N] [--warm-up N] [--net fmnist-quick|dcgan64]
+    bench_torch.py [--threads N] [--steps N] [--warm-up N] [--net fmnist-quick|dcgan32|dcgan64]
                    [--format contiguous|channels_last] [--precision fp32|bf16] [--sample]
 
 One step, as in the PyTorch DCGAN example: D on real, z, G, D on fake, D's Adam, then D on the
@@ -67,28 +67,22 @@ def fmnist_quick():
     return g, d, (64, 1, 28)
 
 
-def dcgan64():
-    g = nn.Sequential(
-        nn.ConvTranspose2d(100, 512, 4, 1, 0, bias=False),
-        nn.BatchNorm2d(512),
-        nn.ReLU(inplace=True),
-        *transpose_block(512, 256),
-        *transpose_block(256, 128),
-        *transpose_block(128, 64),
-        nn.ConvTranspose2d(64, 3, 4, 2, 1, bias=False),
-        nn.Tanh(),
-    )
-    d = nn.Sequential(
-        *conv_block(3, 64, norm=False),
-        *conv_block(64, 128),
-        *conv_block(128, 256),
-        *conv_block(256, 512),
-        nn.Conv2d(512, 1, 4, 1, 0, bias=False),
-    )
-    return g, d, (100, 3, 64)
+def dcgan(side):
+    """PyTorch's example at 64; a level less at 32."""
+    widths = [64 * 2**level for level in range(side.bit_length() - 3)]
+    g = [nn.ConvTranspose2d(100, widths[-1], 4, 1, 0, bias=False),
+         nn.BatchNorm2d(widths[-1]), nn.ReLU(inplace=True)]
+    d = conv_block(3, widths[0], norm=False)
+    for narrow, wide in reversed(list(zip(widths, widths[1:]))):
+        g += transpose_block(wide, narrow)
+    for narrow, wide in zip(widths, widths[1:]):
+        d += conv_block(narrow, wide)
+    g += [nn.ConvTranspose2d(widths[0], 3, 4, 2, 1, bias=False), nn.Tanh()]
+    d += [nn.Conv2d(widths[-1], 1, 4, 1, 0, bias=False)]
+    return nn.Sequential(*g), nn.Sequential(*d), (100, 3, side)
 
 
-NETS = {"fmnist-quick": fmnist_quick, "dcgan64": dcgan64}
+NETS = {"fmnist-quick": fmnist_quick, "dcgan32": lambda: dcgan(32), "dcgan64": lambda: dcgan(64)}
 FORMATS = {
     "contiguous": torch.contiguous_format,
     "channels_last": torch.channels_last,

@@ -27,7 +27,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NETS = {"fmnist-quick": 40, "dcgan64": 3}  # and the steps of a round
+NETS = {"fmnist-quick": 200, "dcgan32": 20, "dcgan64": 5}  # and the steps of a round
 WORKS = {"step": "whole step, batch 64", "sample": "drawing 64 images"}
 OURS = ("fp16", "bf16", "fp32")
 COUNTED = "by the definition; Winograd does fewer, so share_of_peak may exceed 1"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How the time of a training step grows with batch, width and threads.
+"""How the time of a training step grows with batch, width, resolution and threads.
 
     growth.py BENCH_STEP [--rounds N] [--steps N] [--precision fp16|bf16|fp32]
 
@@ -16,6 +16,12 @@ import subprocess
 NET = "fmnist-quick"
 
 
+def dcgan_work(side, width=24, channels=1):
+    """Multiplications of D's convolutions, or of G's: the layers between are all alike."""
+    layers = side.bit_length() - 3
+    return side**2 * (4 * channels * width + 2 * (layers - 1) * width**2)
+
+
 def axes(cores):
     """Name, and its variants: label, settings, work relative to the first."""
     threads = sorted({2**i for i in range(cores.bit_length()) if 2**i <= cores} | {cores})
@@ -23,6 +29,9 @@ def axes(cores):
     # Both the channels of a layer's input and of its output grow.
     yield "width", [(str(w), ["--g-width", str(w), "--d-width", str(w)], (w / 24) ** 2)
                     for w in (24, 48, 96)]
+    # With the side of an image grow its area and the number of layers.
+    yield "resolution", [(str(r), ["--data", "builtin:shapes", "--resolution", str(r)],
+                          dcgan_work(r) / dcgan_work(32)) for r in (32, 64, 128)]
     # Threads divide the work.
     yield "threads", [(str(t), ["--threads", str(t)], 1 / t) for t in threads]
 
