@@ -14,6 +14,7 @@
 #include "app/init_scale.h"
 #include "app/input/batch.h"
 #include "app/output/progress.h"
+#include "app/step_point.h"
 #include "app/train.h"
 
 #define GRID_SIDE 16
@@ -67,22 +68,10 @@ static void write_skip(struct session *session, int slot)
 static void keep_step(struct session *session)
 {
     const struct trainer *trainer = session->trainer;
-    struct step_losses losses = train_losses(trainer);
-    struct history_point point = {.step = trainer->last_place.step,
-                                  .kimg = (double)trainer->last_place.images / 1000.0};
-    point.loss[NETWORK_G] = (float)(losses.g.loss / losses.g.count);
-    point.loss[NETWORK_D] = (float)(losses.real.loss / losses.real.count +
-                                    losses.fake.loss / losses.fake.count);
-    for (int slot = 0; slot < trainer->results.record_count; slot++) {
-        if (!trainer->last.records[slot].was_skipped)
-            continue;
-        uint8_t *skipped = &point.skipped[train_slot_network(trainer, slot)];
-        *skipped = (uint8_t)(*skipped < 255 ? *skipped + 1 : 255);
-        write_skip(session, slot);
-    }
-    for (int network = 0; network < NETWORK_COUNT; network++)
-        if (trainer->player[network].scaler.config.enabled)
-            point.scale[network] = trainer->player[network].record.scale_after;
+    struct history_point point = step_point(trainer);
+    for (int slot = 0; slot < trainer->results.record_count; slot++)
+        if (trainer->last.records[slot].was_skipped)
+            write_skip(session, slot);
     history_add(session->history, &point);
     session->run->steps = point.step;
 }

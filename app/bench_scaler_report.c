@@ -227,6 +227,7 @@ static void fill_panel(const struct bench_result *result, const struct bench_run
         panel->skipped[network] = run->skipped[network];
         panel->scale[network] = run->scale[network];
     }
+    panel->scale[SCALE_D_FAKE] = run->fake_scale;
     panel->grid_columns = BENCH_SHOWN;
     panel->grid_rows = 1;
     panel->tile_w = panel->tile_h = config->resolution;

@@ -7,6 +7,7 @@
 
 #include "app/output/history_recall.h"
 #include "app/report_events.h"
+#include "app/step_point.h"
 #include "app/train.h"
 
 #define PUBLISH_SEC 0.1   // the window redraws at most 10 times a second
@@ -175,56 +176,6 @@ static void add_losses(struct tick *tick, const struct trainer *trainer)
     statistic_add(&tick->loss[NETWORK_G], g.loss / g.count);
 }
 
-// Of gradients that were measured, and not skipped for what was found in them.
-static int was_clipped(const struct trainer *trainer, int slot)
-{
-    const struct step_record *record = &trainer->last.records[slot];
-    float most = trainer->topology.network[train_slot_network(trainer, slot)].clip_norm;
-    return most > 0.0f && !record->was_skipped &&
-           clip_factor(record->grad_norm, most) < 1.0f;
-}
-
-static void count_one(uint8_t *count, int is_one)
-{
-    *count = (uint8_t)(*count + (is_one && *count < 255));
-}
-
-// What an optimizer step adds to the point of its step.
-static void add_to_point(struct history_point *point, const struct trainer *trainer,
-                         int slot)
-{
-    const struct step_record *record = &trainer->last.records[slot];
-    int network = train_slot_network(trainer, slot), by_fake = 0, by_own = 1;
-    if (slot < trainer->results.fake_count) {
-        by_fake = step_has_overflowed(&trainer->last.fakes[slot]);
-        by_own = !by_fake || step_has_overflowed(record);
-    }
-    count_one(&point->skipped[network], record->was_skipped && by_own);
-    count_one(&point->skipped[SCALE_D_FAKE], record->was_skipped && by_fake);
-    count_one(&point->held[network], record->was_held);
-    count_one(&point->clipped[network], was_clipped(trainer, slot));
-    if (!record->was_skipped)
-        point->grad_norm[network] = fmaxf(point->grad_norm[network], record->grad_norm);
-}
-
-static void add_point(struct report *report)
-{
-    const struct trainer *trainer = report->trainer;
-    struct step_losses losses = train_losses(trainer);
-    struct history_point point = {.step = trainer->last_place.step,
-                                  .kimg = (double)trainer->last_place.images / 1000.0};
-    point.loss[NETWORK_G] = (float)(losses.g.loss / losses.g.count);
-    point.loss[NETWORK_D] = (float)(losses.real.loss / losses.real.count +
-                                    losses.fake.loss / losses.fake.count);
-    for (int network = 0; network < NETWORK_COUNT; network++)
-        point.scale[network] = trainer->player[network].record.scale_after;
-    if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
-        point.scale[SCALE_D_FAKE] = trainer->fake_record.scale_after;
-    for (int slot = 0; slot < trainer->results.record_count; slot++)
-        add_to_point(&point, trainer, slot);
-    history_add(monitor_history(report->monitor), &point);
-}
-
 static void update_speed(struct report *report, int is_tick_end)
 {
     const struct trainer *trainer = report->trainer;
@@ -268,7 +219,7 @@ static void add_record(struct report *report, int slot)
     // The norm of what overflowed is not finite, and a norm of 0 was not measured.
     if (!record->was_skipped && record->grad_norm > 0.0f) {
         statistic_add(&tick->grad_norm[network], (double)record->grad_norm);
-        statistic_add(&tick->clipped[network], was_clipped(trainer, slot));
+        statistic_add(&tick->clipped[network], step_was_clipped(trainer, slot));
     }
     if (slot < trainer->results.fake_count)
         statistic_add(&tick->fake_scale_over_tick,
@@ -286,7 +237,8 @@ void report_step(struct report *report)
     }
     report_layers(report);
     add_losses(&report->tick, trainer);
-    add_point(report);
+    struct history_point point = step_point(trainer);
+    history_add(monitor_history(report->monitor), &point);
     update_speed(report, 0);
     progress_bar(trainer_kimg(trainer), trainer->config.kimg, report->images_per_sec,
                  report->eta_sec);

@@ -36,7 +36,7 @@ static int open_series(struct series *series, const struct dashboard *run, int c
         memcpy(points, run->points, count * sizeof *points);
     points[count] = (struct history_point){.step = count ? points[count - 1].step : 1,
                                            .kimg = run->kimg_total,
-                                           .scale = {NAN, NAN},
+                                           .scale = {NAN, NAN, NAN},
                                            .loss = {NAN, NAN}};
     size_t given = count && points[count - 1].kimg >= run->kimg_total ? count : count + 1;
     int is_open = series_create(series, points, given, columns, 1.0);
@@ -54,7 +54,7 @@ static struct range common_range(const struct dashboard *runs, int count)
     struct range range = {NAN, NAN};
     for (int i = 0; i < count; i++) {
         for (size_t p = 0; p < runs[i].point_count; p++) {
-            for (int net = 0; net < NETWORK_COUNT; net++) {
+            for (int net = 0; net < SCALE_COUNT; net++) {
                 float scale = runs[i].points[p].scale[net];
                 if (!(isfinite(scale) && scale > 0.0f))
                     continue;
@@ -69,7 +69,7 @@ static struct range common_range(const struct dashboard *runs, int count)
 static int has_scale(const struct series *series)
 {
     for (int c = 0; c < series->column_count; c++)
-        for (int net = 0; net < NETWORK_COUNT; net++)
+        for (int net = 0; net < SCALE_COUNT; net++)
             if (!isnan(series->columns[c].of[net].scale_last))
                 return 1;
     return 0;
