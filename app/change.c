@@ -72,6 +72,14 @@ static float scale_of(const struct trainer *trainer, int network)
     return scaler->config.enabled ? grad_scaler_read(scaler).scale : 0.0f;
 }
 
+// Of D's loss on fakes, where that has one.
+static float fake_scale_of(const struct trainer *trainer, int network)
+{
+    const struct topology *topology = &trainer->topology;
+    int has_fake = network == NETWORK_D && topology->kind == TOPOLOGY_PER_LOSS;
+    return has_fake ? grad_scaler_read(&topology->fake).scale : 0.0f;
+}
+
 static void value_text(const struct trainer *trainer, int key, char text[64])
 {
     char value[CONFIG_TEXT], number[NUMBER_TEXT];
@@ -286,6 +294,7 @@ static void tell(const struct trainer *trainer, struct change *change, int key)
     int has_note = changeable[key].is_of_scaler && note[0];
     value_text(trainer, key, change->after);
     change->scale_after = scale_of(trainer, change->network);
+    change->fake_scale_after = fake_scale_of(trainer, change->network);
     int is_same = strcmp(change->before, change->after) == 0;
     snprintf(change->text, sizeof change->text, "%s: %s %s%s%s%s", change->key,
              is_same ? "is already" : "was", change->before, is_same ? "" : ", is now ",
@@ -323,9 +332,11 @@ enum status trainer_change(struct trainer *trainer, const char *request,
             continue;
         keys[changes->count] = key;
         struct change *change = &changes->of[changes->count++];
-        *change = (struct change){.network = network_of(key),
-                                  .key = changeable[key].key,
-                                  .scale_before = scale_of(trainer, network_of(key))};
+        *change =
+            (struct change){.network = network_of(key),
+                            .key = changeable[key].key,
+                            .scale_before = scale_of(trainer, network_of(key)),
+                            .fake_scale_before = fake_scale_of(trainer, network_of(key))};
         value_text(trainer, key, change->before);
     }
     if (changes->count == 0)

@@ -20,7 +20,9 @@ struct change {
     const char *key; // "d.scale"
     char before[64], after[64];
     float scale_before, scale_after; // of its network; 0 where scaling is off
-    char text[512];                  // one sentence
+    float fake_scale_before,
+        fake_scale_after; // of D's loss on fakes; 0 without that scale
+    char text[512];       // one sentence
 };
 
 struct changes {

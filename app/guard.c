@@ -162,11 +162,11 @@ static void tell_rollback(struct run *run, const struct storm *storm, int64_t fr
                number, most, (long long)from_step, storm->reason,
                (long long)trainer->progress.step, file, names[storm->network],
                scale_text(record->scale_after, scale, sizeof scale));
-    event_rollback(&run->report,
-                   json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:f}", "event", "rollback",
-                             "net", names[storm->network], "number", number, "of", most,
-                             "from_step", (json_int_t)from_step, "snapshot", file,
-                             "scale", (double)record->scale_after));
+    event_write_scales(&run->report,
+                       json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:f}", "event",
+                                 "rollback", "net", names[storm->network], "number",
+                                 number, "of", most, "from_step", (json_int_t)from_step,
+                                 "snapshot", file, "scale", (double)record->scale_after));
 }
 
 static enum status roll_back(struct run *run, const struct storm *storm)
@@ -270,12 +270,13 @@ static void tell_layers(struct run *run, const struct storm *storm)
                (long long)trainer->progress.step, storm->what, storm->skip.place.layer,
                storm->skip.place.tensor, layers, name,
                scale_text((float)scale, text, sizeof text));
-    event_write(&run->report,
-                json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:f}", "event",
-                          "fp32_layer", "net", name, "layer", storm->skip.place.layer,
-                          "tensor", storm->skip.place.tensor, "layers", layers,
-                          "fp32_layers", trainer->config.fp32_layers, "scale_before",
-                          (double)storm->scale, "scale_after", scale));
+    event_write_scales(&run->report, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:f}",
+                                               "event", "fp32_layer", "net", name,
+                                               "layer", storm->skip.place.layer, "tensor",
+                                               storm->skip.place.tensor, "layers", layers,
+                                               "fp32_layers", trainer->config.fp32_layers,
+                                               "scale_before", (double)storm->scale,
+                                               "scale_after", scale));
     history_mark(monitor_history(run->report.monitor), storm->network);
 }
 

@@ -77,6 +77,12 @@ static const char *overflowed_loss(const struct trainer *trainer, int slot)
     return real && fakes ? "both" : fakes ? "fakes" : "real";
 }
 
+static void set_fake_scale(json_t *event, float before, float after)
+{
+    json_object_set_new(event, "fake_scale_before", json_real((double)before));
+    json_object_set_new(event, "fake_scale_after", json_real((double)after));
+}
+
 // Adds what the skip did to it.
 static void add_fake_scale(json_t *event, const struct trainer *trainer, int slot)
 {
@@ -84,8 +90,7 @@ static void add_fake_scale(json_t *event, const struct trainer *trainer, int slo
     if (!fake)
         return;
     json_object_set_new(event, "loss", json_string(overflowed_loss(trainer, slot)));
-    json_object_set_new(event, "fake_scale_before", json_real((double)fake->scale_used));
-    json_object_set_new(event, "fake_scale_after", json_real((double)fake->scale_after));
+    set_fake_scale(event, fake->scale_used, fake->scale_after);
 }
 
 // Its growth is told by itself: D's own scale has not moved with it.
@@ -100,8 +105,7 @@ static void event_fake_growth(struct report *report, int slot)
                    scale_text(fake->scale_after, after, sizeof after));
     json_t *event = json_pack("{s:s, s:s}", "event", "growth", "net", "D");
     json_object_set_new(event, "loss", json_string("fakes"));
-    json_object_set_new(event, "fake_scale_before", json_real((double)fake->scale_used));
-    json_object_set_new(event, "fake_scale_after", json_real((double)fake->scale_after));
+    set_fake_scale(event, fake->scale_used, fake->scale_after);
     write_step_event(report, event);
 }
 
@@ -276,7 +280,7 @@ void event_write(struct report *report, json_t *event)
     write_step_event(report, event);
 }
 
-void event_rollback(struct report *report, json_t *event)
+void event_write_scales(struct report *report, json_t *event)
 {
     const struct trainer *trainer = report->trainer;
     const struct player *player = trainer->player;
@@ -337,6 +341,8 @@ void event_change(struct report *report, const struct change *change)
                               "before", change->before, "after", change->after,
                               "scale_before", (double)change->scale_before, "scale_after",
                               (double)change->scale_after);
+    if (change->fake_scale_after > 0.0f)
+        set_fake_scale(event, change->fake_scale_before, change->fake_scale_after);
     write_event(report, event, trainer->progress.step, trainer_kimg(trainer));
 }
 

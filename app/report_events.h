@@ -20,13 +20,14 @@
  *
  * "storm" has "net", "action" (stop, rollback, fp32-layer, warn), "skips" in a row,
  * "at_floor", "scale" and "reason"; "rollback" has "net", "number", "of", "from_step",
- * "snapshot", "scale" (of that network), "scale_g", "scale_d" and maybe "scale_d_fake", which
- * the run goes on with, and is as of the step that it went back to. "fp32_layer" has "net",
- * the "layer" and "tensor" that overflowed, the "layers" that are f32 from here on, all
- * "fp32_layers" of the run, "scale_before" and "scale_after".
+ * "snapshot" and "scale" (of that network), and is as of the step that it went back to.
+ * "fp32_layer" has "net", the "layer" and "tensor" that overflowed, the "layers" that are f32
+ * from here on, all "fp32_layers" of the run, "scale_before" and "scale_after". Both have the
+ * scales that the run goes on with: "scale_g", "scale_d" and maybe "scale_d_fake".
  *
  * A "change" has "net", "key" ("d.scale"), "before", "after" (as text), and "scale_before"
- * and "scale_after": what the request that it was part of did to the network's scale.
+ * and "scale_after": what the request that it was part of did to the network's scale. One of
+ * D has "fake_scale_before" and "fake_scale_after" too, where there is that scale.
  *
  * "init_scale", before the first step (init_scale.h), has "net", "loss" ("" or, where D has two
  * scales, real or fakes), "found" (limit, no limit, nothing), "largest" (the largest scale
@@ -57,14 +58,14 @@ void event_found_scale(struct report *report, const struct found_scales *found,
                        int index);
 
 struct change;
-/* "change": a setting that ctl or a key has changed after the step that was just taken. */
+/* "change": a setting that ctl, a key or --set-at has changed after the step that was just taken. */
 void event_change(struct report *report, const struct change *change);
 
 /* Writes an event as of the step that was just taken; takes the object. */
 void event_write(struct report *report, json_t *event);
 
-/* The same for a "rollback", with the scales of both networks. */
-void event_rollback(struct report *report, json_t *event);
+/* The same with all scales as the run goes on with them. */
+void event_write_scales(struct report *report, json_t *event);
 
 /* "resume", "finished", "stopped", "diverged", "failed"; reason may be "". */
 void event_word(struct report *report, const char *word, const char *reason);

@@ -57,8 +57,8 @@ static void push_change(struct logs *logs, const struct change *change)
     logs->changes[logs->change_count++] = *change;
 }
 
-// The scales that the run went on with.
-static void add_rollback(struct logs *logs, json_t *event, struct change change)
+// The scales that the run went on with, where the event tells them: of all networks.
+static void add_scales(struct logs *logs, json_t *event, struct change change)
 {
     static const char *const keys[SCALE_COUNT] = {"scale_g", "scale_d", "scale_d_fake"};
     for (change.scale = 0; change.scale < SCALE_COUNT; change.scale++) {
@@ -99,10 +99,10 @@ static void add_event(void *context, json_t *event)
                                          strcmp(word, "fp32_layer") == 0,
                             .before = (float)number_of(event, "scale_before"),
                             .after = (float)number_of(event, "scale_after")};
-    if (strcmp(word, "rollback") == 0)
-        add_rollback(logs, event, change);
-    else
-        add_scale_event(logs, event, change);
+    add_scale_event(logs, event, change);
+    change.is_skip = change.is_held = change.is_change = 0;
+    change.before = NAN;
+    add_scales(logs, event, change);
 }
 
 static void add_tick(void *context, json_t *tick)

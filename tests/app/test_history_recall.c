@@ -278,6 +278,39 @@ static void test_a_run_that_went_back_is_told_once(void **state)
     remove_folder(out);
 }
 
+static void test_every_scale_that_moved_with_a_network_comes_back(void **state)
+{
+    (void)state;
+    char out[600], run[1024];
+    struct history_point *points;
+    int64_t look;
+    snprintf(out, sizeof out, "%s", make_folder("scales"));
+    // In step 6 G is in a storm, and the scale that both have begins again.
+    twinscale_must("train " SMALL_RUN " --out '%s/shared' --kimg 0.16 --scaler shared "
+                   "--grad-stats 2 --inject g:5-6:huge-activation --max-skips 2 "
+                   "--on-overflow-storm fp32-layer",
+                   out);
+    snprintf(run, sizeof run, "%s/shared", out);
+    size_t count = recall(run_in(run), &points, &look);
+    assert_true(points[count - 1].scale[NETWORK_G] == 1024.0f);
+    assert_true(points[count - 1].scale[NETWORK_D] == 1024.0f);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(points[i].changed[NETWORK_D], 0);
+    free(points);
+
+    twinscale_must("train " SMALL_RUN " --out '%s/three' --kimg 0.16 --scaler per-loss "
+                   "--grad-stats 2 --inject d:8:inf --set-at 0.096:d.scale=64",
+                   out);
+    snprintf(run, sizeof run, "%s/three", out);
+    count = recall(run_in(run), &points, &look);
+    assert_true(points[0].step < 6 && points[0].scale[SCALE_D_FAKE] == 1024.0f);
+    assert_true(points[count - 1].scale[NETWORK_D] == 32.0f);
+    assert_true(points[count - 1].scale[SCALE_D_FAKE] ==
+                (float)facts_of(run_in(run)).fake_scaler.scale);
+    free(points);
+    remove_folder(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_what_only_some_runs_have_comes_back_too),
         cmocka_unit_test(test_steps_that_a_rollback_gave_up_are_not_recalled),
         cmocka_unit_test(test_a_run_that_went_back_is_told_once),
+        cmocka_unit_test(test_every_scale_that_moved_with_a_network_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
