@@ -333,14 +333,14 @@ void event_found_scale(struct report *report, const struct found_scales *found, 
                           found->rehearsals, "seconds", found->seconds));
 }
 
-void event_change(struct report *report, const struct change *change)
+void event_change(struct report *report, const struct change *change, const char *by)
 {
     const struct trainer *trainer = report->trainer;
-    json_t *event = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:f}", "event", "change",
-                              "net", network_names[change->network], "key", change->key,
-                              "before", change->before, "after", change->after,
-                              "scale_before", (double)change->scale_before, "scale_after",
-                              (double)change->scale_after);
+    json_t *event = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:f, s:s}", "event",
+                              "change", "net", network_names[change->network], "key",
+                              change->key, "before", change->before, "after",
+                              change->after, "scale_before", (double)change->scale_before,
+                              "scale_after", (double)change->scale_after, "by", by);
     if (change->fake_scale_after > 0.0f)
         set_fake_scale(event, change->fake_scale_before, change->fake_scale_after);
     write_event(report, event, trainer->progress.step, trainer_kimg(trainer));

@@ -27,7 +27,8 @@
  *
  * A "change" has "net", "key" ("d.scale"), "before", "after" (as text), and "scale_before"
  * and "scale_after": what the request that it was part of did to the network's scale. One of
- * D has "fake_scale_before" and "fake_scale_after" too, where there is that scale.
+ * D has "fake_scale_before" and "fake_scale_after" too, where there is that scale. "by" is
+ * "" for ctl and keys, "--set-at", or "--set-at, taken back by the rollback".
  *
  * "init_scale", before the first step (init_scale.h), has "net", "loss" ("" or, where D has two
  * scales, real or fakes), "found" (limit, no limit, nothing), "largest" (the largest scale
@@ -58,8 +59,8 @@ void event_found_scale(struct report *report, const struct found_scales *found,
                        int index);
 
 struct change;
-/* "change": a setting that ctl, a key or --set-at has changed after the step that was just taken. */
-void event_change(struct report *report, const struct change *change);
+/* "change": a setting that was changed after the step that was just taken. */
+void event_change(struct report *report, const struct change *change, const char *by);
 
 /* Writes an event as of the step that was just taken; takes the object. */
 void event_write(struct report *report, json_t *event);

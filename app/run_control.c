@@ -8,14 +8,24 @@
 #include "app/report_events.h"
 #include "app/run.h"
 
-// Everything that is kept of a change besides the checkpoint.
-static void note_change(struct run *run, const struct change *change, const char *why)
+#define BY_SET_AT "--set-at" // who asks for it; "" is ctl, or a key
+
+// " (--set-at)", for the end of a line.
+static const char *by_text(const char *by, char text[64])
 {
+    snprintf(text, 64, "%s%s%s", by[0] ? " (" : "", by, by[0] ? ")" : "");
+    return text;
+}
+
+// Everything that is kept of a change besides the checkpoint.
+static void note_change(struct run *run, const struct change *change, const char *by)
+{
+    char text[64];
     report_say(&run->report, "step %lld: %s%s", (long long)run->trainer.progress.step,
-               change->text, why);
+               change->text, by_text(by, text));
     if (strcmp(change->before, change->after) == 0)
         return;
-    event_change(&run->report, change);
+    event_change(&run->report, change, by);
     history_mark(monitor_history(run->monitor), change->network);
 }
 
@@ -54,8 +64,8 @@ struct reply {
     struct changes changes;
 };
 
-// Fails where a rank was lost. `why` ends the log's line.
-static enum status change(struct run *run, const char *request, const char *why,
+// Fails where a rank was lost.
+static enum status change(struct run *run, const char *request, const char *by,
                           struct reply *reply)
 {
     const struct changes *changes = &reply->changes;
@@ -71,7 +81,7 @@ static enum status change(struct run *run, const char *request, const char *why,
     run->config.d = run->trainer.config.d;
     run->saved_at = -1; // a snapshot of this step does not hold it yet
     for (int i = 0; i < changes->count; i++) {
-        note_change(run, &changes->of[i], why);
+        note_change(run, &changes->of[i], by);
         if (used < sizeof reply->text)
             used += (size_t)snprintf(reply->text + used, sizeof reply->text - used,
                                      "%s%s", used ? "\n" : "", changes->of[i].text);
@@ -111,12 +121,14 @@ static enum status answer_ctl(struct run *run)
 /* ---- --set-at ---------------------------------------------------------------------- */
 
 // What was checked at the start may be refused now, if ctl has changed other settings since.
-static enum status change_as_planned(struct run *run, const char *request,
-                                     const char *why, struct reply *reply)
+static enum status change_as_planned(struct run *run, const char *request, const char *by,
+                                     struct reply *reply)
 {
-    TRY(change(run, request, why, reply));
+    char text[64];
+    TRY(change(run, request, by, reply));
     if (reply->status != STATUS_OK)
-        report_say(&run->report, "warning: not changed%s: %s", why, reply->text);
+        report_say(&run->report, "warning: not changed%s: %s", by_text(by, text),
+                   reply->text);
     return STATUS_OK;
 }
 
@@ -126,7 +138,7 @@ enum status run_serve_set_at(struct run *run)
     int64_t images = run->trainer.progress.images;
     struct reply reply;
     for (int i = -1; (i = set_at_next(set_at, images, i)) >= 0;) {
-        TRY(change_as_planned(run, set_at->change[i].request, " (--set-at)", &reply));
+        TRY(change_as_planned(run, set_at->change[i].request, BY_SET_AT, &reply));
         if (reply.status == STATUS_OK)
             set_at_made(set_at, &reply.changes, images);
     }
@@ -138,7 +150,7 @@ enum status run_take_back_set_at(struct run *run)
     struct reply reply;
     for (const char *undo;
          (undo = set_at_undo(&run->set_at, run->trainer.progress.images));)
-        TRY(change_as_planned(run, undo, " (--set-at, taken back by the rollback)",
+        TRY(change_as_planned(run, undo, BY_SET_AT ", taken back by the rollback",
                               &reply));
     return STATUS_OK;
 }

@@ -65,6 +65,13 @@ struct log_end {
     int rollbacks;
 };
 
+// The snapshot of a boundary is from before it, and who resumes there makes it again.
+static int is_set_at(json_t *line)
+{
+    const char *by = json_string_value(json_object_get(line, "by"));
+    return by && strcmp(by, "--set-at") == 0;
+}
+
 /* True when the line may stay; one without a number is beyond no end. */
 static int belongs(const char *line, size_t length, const struct log_end *end)
 {
@@ -73,7 +80,8 @@ static int belongs(const char *line, size_t length, const struct log_end *end)
         json_decref(json);
         return 0;
     }
-    int answer = !(json_line_number(json, "kimg") > end->kimg + HALF_AN_IMAGE) &&
+    double last = end->kimg + (is_set_at(json) ? -HALF_AN_IMAGE : HALF_AN_IMAGE);
+    int answer = !(json_line_number(json, "kimg") > last) &&
                  !(json_line_number(json, "rollbacks") > (double)end->rollbacks);
     json_decref(json);
     return answer;

@@ -12,7 +12,8 @@
 int line_append(int descriptor, const char *line);
 
 /* Moves lines beyond `kimg`, lines after more than `rollbacks` rollbacks, and lines that
- * are no JSON object, to the end of PATH.bak; a line without these numbers stays. A file
+ * are no JSON object, to the end of PATH.bak; a line without these numbers stays. So does
+ * one at `kimg`, unless it is a change "by" --set-at: a run that begins there makes it. A file
  * that is not there is fine. STATUS_FAILED with path and reason; PATH is then as it was. */
 enum status json_lines_cut(const char *path, double kimg, int rollbacks);
 

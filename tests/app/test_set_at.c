@@ -178,7 +178,8 @@ static void test_a_run_changes_them_as_ctl_does(void **state)
     assert_int_equal(count_in("a", "events.jsonl",
                               "\"event\":\"change\",\"net\":\"D\",\"key\":\"d.scale\","
                               "\"before\":\"1024\",\"after\":\"64\",\"scale_before\":"
-                              "1024.0,\"scale_after\":64.0,\"step\":7,\"kimg\":0.112"),
+                              "1024.0,\"scale_after\":64.0,\"by\":\"--set-at\","
+                              "\"step\":7,\"kimg\":0.112"),
                      1);
     assert_int_equal(count_in("a", "events.jsonl", "\"event\":\"change\""), 4);
     // The interval of 7 was counted from where the tracker was.
@@ -204,6 +205,7 @@ static void test_a_resumed_run_makes_each_change_once(void **state)
         digest_of(run_of(name), resumed);
         if (strcmp(resumed, whole) != 0)
             fail_msg("resumed at %s kimg: %s is not %s", stops[i], resumed, whole);
+        assert_int_equal(count_in(name, "events.jsonl", "\"event\":\"change\""), 4);
     }
     // A run without them is another.
     twinscale_must("train " SMALL_RUN " --out '%s/plain' --kimg 0.32", out);
