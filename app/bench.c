@@ -76,8 +76,9 @@ static void print_help(void)
         "written)\n"
         "  --out FOLDER   where the numbered folder is made; layers has none "
         "(outputs)\n\n"
-        "SETTING is any of twinscale train --help but --resume, --dry-run and --gpus; "
-        "with\n"
+        "SETTING is any of twinscale train --help but --resume, --dry-run, --set-at and "
+        "--gpus;\n"
+        "a storm ends a run or is told (--on-overflow-storm stop or warn). With\n"
         "neither --preset nor --data it is --preset " DEFAULT_PRESET
         ". layers needs no data: for a\n"
         "--preset or --resolution alone it takes builtin:fashion at 28 pixels and "
@@ -244,9 +245,14 @@ static enum status check_flags(const struct bench *bench, const struct work *wor
                            config->dry_run ? "dry-run" : "resume", work->name);
     if (config->set_at[0])
         return status_fail(STATUS_USAGE,
-                           "--set-at: bench %s compares runs whose settings stay; leave "
-                           "it away",
+                           "--set-at: in bench %s all settings stay; leave it away",
                            work->name);
+    int storm = config->on_overflow_storm;
+    if (storm == STORM_ROLLBACK || storm == STORM_F32)
+        return status_fail(STATUS_USAGE,
+                           "--on-overflow-storm: bench %s mends no run, and this is %s; "
+                           "give stop or warn",
+                           work->name, storm == STORM_F32 ? "fp32-layer" : "rollback");
     if (config->gpus != 1)
         return status_fail(STATUS_USAGE,
                            "--gpus: bench %s measures one device, and %d are asked for; "
