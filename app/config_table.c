@@ -225,8 +225,9 @@ const struct setting settings[] = {
      "stop: leaves post-mortem/ in the run folder and ends with exit code 5. rollback: "
      "goes on from the last good snapshot with half the scale and another order of "
      "images and latents. fp32-layer: moves the layer that overflowed to f32, and the "
-     "one that its output or gradient meets, begins with init-scale again and goes on; "
-     "stops where that would not help. warn: says so once and goes on"},
+     "one that its output or gradient meets, begins with init-scale again (65536 for "
+     "auto) and goes on; stops where that would not help. warn: says so once and goes "
+     "on"},
     {"max_rollbacks", INT(max_rollbacks), RANGE(0, 100), "3", "N", GROUP_SCALER,
      RESUME_FREE, "rollbacks of a run; at the next storm it stops"},
     {"grad_stats", INT(grad_stats), RANGE(0, 1e6), "0", "STEPS", GROUP_SCALER,

@@ -196,7 +196,7 @@ static enum status take_pending(struct run *run)
 }
 
 /* What the scale was lowered for is gone, and what it was before the storm is not kept: it
- * begins again as the run did. */
+ * begins again as the run did. What init-scale auto found was of layers in other types. */
 static enum status begin_again(struct grad_scaler *scaler)
 {
     struct grad_scaler_saved saved = grad_scaler_save(scaler);

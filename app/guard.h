@@ -10,7 +10,7 @@
  *
  * fp32-layer goes on where the run is. The layers that diagnosis.h names for the last skip
  * become f32: the settings then have them in fp32_layers, the scales of the storm begin
- * again at init_scale, and all of it is written as a snapshot, from which the networks are
+ * again at config_init_scale(), and all of it is written as a snapshot, from which the networks are
  * built anew. So the run that goes on is the one that --resume would make of that snapshot.
  * It cannot loop either: every time one fp16 layer more is f32, and without one it stops. */
 #ifndef APP_GUARD_H
