@@ -124,11 +124,11 @@ static enum status answer_ctl(struct run *run)
 static enum status change_as_planned(struct run *run, const char *request, const char *by,
                                      struct reply *reply)
 {
-    char text[64];
+    char text[64], words[CONFIG_TEXT];
     TRY(change(run, request, by, reply));
     if (reply->status != STATUS_OK)
-        report_say(&run->report, "warning: not changed%s: %s", by_text(by, text),
-                   reply->text);
+        report_say(&run->report, "warning: %s is not set%s: %s",
+                   set_at_words(request, words), by_text(by, text), reply->text);
     return STATUS_OK;
 }
 

@@ -21,45 +21,55 @@ static int is_past(const struct set_at *set_at, int index, int64_t images)
     return set_at->change[index].images <= images - set_at->step_images;
 }
 
-static enum status check_past(const struct set_at *set_at, const struct config *saved,
-                              int64_t images)
+static enum status refuse_past(const struct timed_change *change, int64_t images)
 {
-    struct timed_change before[SET_AT_MAX];
     char kimg[NUMBER_TEXT];
-    int count = 0;
-    if (saved)
-        TRY(config_read_set_at(saved->set_at, before, &count));
-    for (int i = 0; i < set_at->count; i++)
-        if (is_past(set_at, i, images) && !is_in(before, count, &set_at->change[i]))
-            return status_fail(STATUS_USAGE,
-                               "--set-at: %s kimg has passed, the run is at %.4g; give a "
-                               "later kimg, or change a run that goes on with twinscale "
-                               "ctl",
-                               number_text(set_at->change[i].kimg, kimg),
-                               (double)images / 1000.0);
-    return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "--set-at: %s kimg has passed, the run is at %.4g; give a later "
+                       "kimg, or change a run that goes on with twinscale ctl",
+                       number_text(change->kimg, kimg), (double)images / 1000.0);
+}
+
+static enum status refuse_request(const struct timed_change *change)
+{
+    char kimg[NUMBER_TEXT], reason[1024], words[CONFIG_TEXT];
+    snprintf(reason, sizeof reason, "%s", status_message());
+    return status_fail(STATUS_USAGE, "%s (in --set-at %s:%s)", reason,
+                       number_text(change->kimg, kimg),
+                       set_at_words(change->request, words));
+}
+
+const char *set_at_words(const char *request, char words[CONFIG_TEXT])
+{
+    snprintf(words, CONFIG_TEXT, "%s", request);
+    for (char *end = words; (end = strchr(end, '\n'));)
+        *end = ',';
+    return words;
 }
 
 enum status set_at_open(struct set_at *set_at, const struct config *config,
                         const struct config *saved, int64_t images)
 {
-    struct config later = *config;
-    char kimg[NUMBER_TEXT], reason[1024], request[CONFIG_TEXT];
+    struct config now = *config, was = saved ? *saved : *config;
+    struct timed_change before[SET_AT_MAX];
+    int count = 0;
     set_at->made_count = 0;
     set_at->step_images = config_step_images(config);
     TRY(config_read_set_at(config->set_at, set_at->change, &set_at->count));
-    TRY(check_past(set_at, saved, images));
+    if (saved)
+        TRY(config_read_set_at(saved->set_at, before, &count));
     for (int i = 0; i < set_at->count; i++) {
         const struct timed_change *change = &set_at->change[i];
-        if (is_past(set_at, i, images) ||
-            change_check(&later, change->request, "--set-at") == STATUS_OK)
+        int is_new = !is_in(before, count, change);
+        if (is_past(set_at, i, images)) {
+            if (is_new)
+                return refuse_past(change, images);
             continue;
-        snprintf(reason, sizeof reason, "%s", status_message());
-        snprintf(request, sizeof request, "%s", change->request);
-        for (char *end = request; (end = strchr(end, '\n'));)
-            *end = ',';
-        return status_fail(STATUS_USAGE, "%s (in --set-at %s:%s)", reason,
-                           number_text(change->kimg, kimg), request);
+        }
+        int was_possible = change_check(&was, change->request, "--set-at") == STATUS_OK;
+        if (change_check(&now, change->request, "--set-at") != STATUS_OK &&
+            (is_new || was_possible))
+            return refuse_request(change);
     }
     return STATUS_OK;
 }

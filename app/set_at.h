@@ -33,9 +33,13 @@ struct set_at {
 
 /* Reads the changes of `config` for a run that goes on from `images`, and checks those to
  * come, each with the settings that the ones before it leave. `saved`: the config of the run
- * that is resumed, or NULL; a change that is new and of the past is refused. STATUS_USAGE. */
+ * that is resumed, or NULL; a change that is new and of the past is refused, and one that ctl
+ * had made impossible before is not: that is said when it is due. STATUS_USAGE. */
 enum status set_at_open(struct set_at *set_at, const struct config *config,
                         const struct config *saved, int64_t images);
+
+/* A request as --set-at has it: "g.lr=1e-4,d.scale=64". Returns `words`. */
+const char *set_at_words(const char *request, char words[CONFIG_TEXT]);
 
 /* The first change after number `previous` (-1: the first at all) that is due at the boundary
  * `images`: its number, or -1. */

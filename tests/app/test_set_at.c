@@ -147,6 +147,22 @@ static void test_a_resume_may_repeat_the_past_and_not_rewrite_it(void **state)
     assert_int_equal(set_at_open(&set_at, &now, &now, 5008), STATUS_OK);
 }
 
+static void test_what_ctl_has_made_impossible_does_not_end_a_resume(void **state)
+{
+    (void)state;
+    struct set_at set_at;
+    struct config plan = with("6:g.scale=64,g.lr=1e-4,7:g.lr=1e-5"), limited = plan;
+    limited.g.max_scale = limited.g.init_scale = 32.0;
+    assert_int_equal(set_at_open(&set_at, &limited, &limited, 5008), STATUS_OK);
+    // By a flag of this resume it is refused, and so is what is new.
+    assert_int_equal(set_at_open(&set_at, &limited, &plan, 5008), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "above the maximum 32"));
+    struct config unplanned = limited;
+    unplanned.set_at[0] = '\0';
+    assert_int_equal(set_at_open(&set_at, &limited, &unplanned, 5008), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "(in --set-at 6:g.scale=64,g.lr=1e-4)"));
+}
+
 /* ---- the real program ------------------------------------------------------------ */
 
 #define CHANGES "--set-at 0.1:d.scale=64,g.lr=1e-3,0.2:g.lr=1e-4,d.growth_interval=7 "
@@ -249,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_set_is_refused_at_the_start),
         cmocka_unit_test(test_only_scales_that_there_are_can_be_set),
         cmocka_unit_test(test_a_resume_may_repeat_the_past_and_not_rewrite_it),
+        cmocka_unit_test(test_what_ctl_has_made_impossible_does_not_end_a_resume),
         cmocka_unit_test_setup_teardown(test_a_run_changes_them_as_ctl_does, enter,
                                         leave),
         cmocka_unit_test_setup_teardown(test_a_resumed_run_makes_each_change_once, enter,
