@@ -340,6 +340,18 @@ void bench_say(struct bench *bench, const char *format, ...)
         run_folder_log(&bench->folder, "%s", line);
 }
 
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return values[count / 2];
+}
+
 json_t *bench_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

@@ -48,6 +48,9 @@ enum status bench_commit_json(struct atomic_file *file, json_t *object);
 /* The settings that all measurements shared, and those that they differed in. */
 json_t *bench_settings_json(const struct bench *bench);
 
+/* The middle one of `values`, which are sorted by it; of an even count the upper. */
+double bench_median(double *values, int count);
+
 /* A number, or null where it is not finite. */
 json_t *bench_number(double value);
 

@@ -119,18 +119,6 @@ static void run_pass(struct net *net, int index, enum pass_kind pass)
         passes->wgrad(net, layer, &layer->dy, x, 0);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, ascending);
-    return values[count / 2];
-}
-
 /* Seconds of one of `count` runs in a row. */
 static double time_runs(struct trainer *trainer, const struct layer_row *row, int count)
 {
@@ -154,7 +142,7 @@ static double time_repeats(struct round *round, const struct layer_row *row)
         sec[i] = time_runs(round->trainer, row, row->repeats / samples);
         round->is_whole = !bench_must_end(round->layers->bench);
     }
-    return round->is_whole ? median(sec, samples) : 0.0;
+    return round->is_whole ? bench_median(sec, samples) : 0.0;
 }
 
 static void show_progress(const struct round *round, const struct layer_row *row)
@@ -256,7 +244,7 @@ static void take_medians(struct layer_bench *layers)
 {
     for (int i = 0; i < layers->row_count; i++) {
         struct layer_row *row = &layers->row[i];
-        row->median_sec = median(row->sec, layers->rounds);
+        row->median_sec = bench_median(row->sec, layers->rounds);
     }
 }
 

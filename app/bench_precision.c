@@ -95,18 +95,6 @@ static enum status time_steps(struct bench *bench, struct trainer *trainer, int 
     return STATUS_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, ascending);
-    return values[count / 2];
-}
-
 // The steps of a round, after the first steps of both; 0 where Ctrl-C ended them.
 static enum status warm_up(struct bench *bench, struct trainer *trainer, int *steps)
 {
@@ -129,7 +117,7 @@ static void keep_times(struct mode *mode, const struct config *config, int steps
 {
     mode->is_measured = 1;
     mode->steps = ROUNDS * steps;
-    mode->step_sec = median(round, ROUNDS) / steps;
+    mode->step_sec = bench_median(round, ROUNDS) / steps;
     mode->images_per_sec = (double)config_step_images(config) / mode->step_sec;
 }
 
@@ -152,7 +140,7 @@ static enum status time_rounds(struct bench *bench, struct trainer *trainer,
     }
     for (int run = 0; run < 2; run++)
         keep_times(&mode[run], &trainer[run].config, steps, round[run]);
-    mode[1].time_added = median(added, ROUNDS);
+    mode[1].time_added = bench_median(added, ROUNDS);
     mode[1].memory_saved = 1.0 - (double)mode[1].kept / (double)mode[0].kept;
     return STATUS_OK;
 }

@@ -11,6 +11,19 @@
 #include "app/output/safetensors.h"
 #include "tests/support/support.h"
 
+struct config small_config(void)
+{
+    struct config config;
+    config_default(&config);
+    snprintf(config.data, sizeof config.data, "builtin:shapes");
+    config.resolution = 32;
+    config.g.width = config.d.width = 8;
+    config.latent = 16;
+    config.batch = 16;
+    config.threads = 1;
+    return config;
+}
+
 static int run_list(char *text, size_t bytes, const char *format, va_list arguments)
 {
     char line[2048];

@@ -13,6 +13,9 @@
     "--batch 16 --seed 3 --preview off --keep 0 --grid 4x4 "                     \
     "--g-init-scale 1024 --d-init-scale 1024"
 
+/* Settings of the same size, for a trainer without the program around it. */
+struct config small_config(void);
+
 /* `twinscale <arguments>`; output into `text`; returns the exit code. */
 int twinscale(char *text, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -5,20 +5,14 @@
 #include <string.h>
 
 #include "app/train.h"
+#include "tests/app/runs.h"
 #include "tests/support/support.h"
 
 static void open_trainer_of(struct trainer *trainer, int scaler, int d_precision)
 {
-    struct config config;
-    config_default(&config);
+    struct config config = small_config();
     config.scaler = scaler;
     config.d.precision = d_precision;
-    snprintf(config.data, sizeof config.data, "builtin:shapes");
-    config.resolution = 32;
-    config.g.width = config.d.width = 8;
-    config.latent = 16;
-    config.batch = 16;
-    config.threads = 1;
     config.g.init_scale = config.d.init_scale = 1024.0;
     assert_int_equal(trainer_create(trainer, &config), STATUS_OK);
     assert_int_equal(trainer_start_data(trainer), STATUS_OK);

@@ -6,6 +6,7 @@
 
 #include "app/input/batch.h"
 #include "app/train.h"
+#include "tests/app/runs.h"
 #include "tests/support/support.h"
 
 /* ---- the cause ------------------------------------------------------------------- */
@@ -150,14 +151,7 @@ static void test_each_cause_has_an_action_with_a_flag_of_its_network(void **stat
 static void open_trainer_with(struct trainer *trainer, double g_scale, double d_scale,
                               int steps_ahead, const char *fp32_layers)
 {
-    struct config config;
-    config_default(&config);
-    snprintf(config.data, sizeof config.data, "builtin:shapes");
-    config.resolution = 32;
-    config.g.width = config.d.width = 8;
-    config.latent = 16;
-    config.batch = 16;
-    config.threads = 1;
+    struct config config = small_config();
     config.max_skips = 100;
     config.g.init_scale = g_scale;
     config.d.init_scale = d_scale;

@@ -12,14 +12,8 @@
 
 static struct config small(void)
 {
-    struct config config;
-    config_default(&config);
-    snprintf(config.data, sizeof config.data, "builtin:shapes");
-    config.resolution = 32;
-    config.g.width = config.d.width = 8;
-    config.latent = 16;
+    struct config config = small_config();
     config.batch = 8;
-    config.threads = 1;
     config.g.init_scale = config.d.init_scale = 0.0;
     return config;
 }

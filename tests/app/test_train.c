@@ -8,21 +8,15 @@
 
 #include "app/checkpoint.h"
 #include "app/config.h"
+#include "tests/app/runs.h"
 #include "tests/support/support.h"
 
 static void open_scaled(struct trainer *trainer, int scaler, double g_scale,
                         double d_scale)
 {
-    struct config config;
-    config_default(&config);
+    struct config config = small_config();
     config.scaler = scaler;
-    snprintf(config.data, sizeof config.data, "builtin:shapes");
-    config.resolution = 32;
-    config.g.width = config.d.width = 8;
-    config.latent = 16;
-    config.batch = 16;
     config.n_dis = 2;
-    config.threads = 1;
     config.precision = PRECISION_FP16;
     config.g.init_scale = g_scale;
     config.d.init_scale = d_scale;
