@@ -127,11 +127,25 @@ static enum status drop_pending(struct trainer *trainer)
     return STATUS_OK;
 }
 
+static enum status load_good_snapshot(struct run *run)
+{
+    struct checkpoint *checkpoint;
+    struct checkpoint_facts facts;
+    TRY(checkpoint_open(run->good_snapshot, &checkpoint));
+    enum status status = checkpoint_facts(checkpoint, &facts);
+    if (status == STATUS_OK)
+        status = run_take_back_set_at(run, facts.images);
+    if (status == STATUS_OK)
+        status = checkpoint_load(checkpoint, &run->trainer);
+    checkpoint_close(checkpoint);
+    return status;
+}
+
 static enum status restore(struct run *run, const struct storm *storm)
 {
     struct trainer *trainer = &run->trainer;
     struct progress before = trainer->progress;
-    TRY(load(trainer, run->good_snapshot));
+    TRY(load_good_snapshot(run));
     int halvings = before.rollbacks + 1 - trainer->progress.rollbacks;
     trainer->progress.rollbacks = before.rollbacks + 1;
     trainer->progress.elapsed_sec = before.elapsed_sec;

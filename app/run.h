@@ -60,8 +60,9 @@ enum status run_serve_control(struct run *run, int requests);
 /* Before a step, after all else that is done between two: the changes of --set-at that are due.
  * No step is on its way. */
 enum status run_serve_set_at(struct run *run);
-/* After a rollback: takes back those that were made after the snapshot. */
-enum status run_take_back_set_at(struct run *run);
+/* Before a rollback to the snapshot of `images`, whose scales belong to the settings that it
+ * had: takes back those that were made after it. */
+enum status run_take_back_set_at(struct run *run, int64_t images);
 /* The same change on a rank above 0. */
 enum status run_follow_change(struct run *run);
 

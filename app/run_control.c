@@ -145,11 +145,10 @@ enum status run_serve_set_at(struct run *run)
     return STATUS_OK;
 }
 
-enum status run_take_back_set_at(struct run *run)
+enum status run_take_back_set_at(struct run *run, int64_t images)
 {
     struct reply reply;
-    for (const char *undo;
-         (undo = set_at_undo(&run->set_at, run->trainer.progress.images));)
+    for (const char *undo; (undo = set_at_undo(&run->set_at, images));)
         TRY(change_as_planned(run, undo, BY_SET_AT ", taken back by the rollback",
                               &reply));
     return STATUS_OK;

@@ -126,10 +126,8 @@ static enum status collect(struct run *run, int left)
             report_step(&run->report);
             guard_warn(run);
         }
-        if (status == STATUS_DIVERGED) {
-            TRY(guard_storm(run));
-            status = run_take_back_set_at(run); // it has gone back
-        }
+        if (status == STATUS_DIVERGED)
+            status = guard_storm(run);
         TRY(status);
     }
     return STATUS_OK;

@@ -84,17 +84,21 @@ int set_at_next(const struct set_at *set_at, int64_t images, int previous)
 
 void set_at_made(struct set_at *set_at, const struct changes *changes, int64_t images)
 {
+    CHECK(set_at->made_count < SET_AT_MAX, "%d changes", set_at->made_count);
+    char *undo = set_at->made[set_at->made_count].undo;
+    size_t used = 0, bytes = sizeof set_at->made->undo;
     for (int i = 0; i < changes->count; i++) {
         const struct change *change = &changes->of[i];
         if (change_is_of_scale(change) || strcmp(change->before, change->after) == 0)
             continue;
-        CHECK(set_at->made_count < SET_AT_MADE, "%d changes", set_at->made_count);
-        set_at->made[set_at->made_count].images = images;
-        snprintf(set_at->made[set_at->made_count].undo,
-                 sizeof set_at->made[set_at->made_count].undo, "%s=%s", change->key,
-                 change->before);
-        set_at->made_count += 1;
+        used += (size_t)snprintf(undo + used, bytes - used, "%s%s=%s", used ? "\n" : "",
+                                 change->key, change->before);
+        CHECK(used < bytes, "no room for %s", change->key);
     }
+    if (used == 0)
+        return;
+    set_at->made[set_at->made_count].images = images;
+    set_at->made_count += 1;
 }
 
 const char *set_at_undo(struct set_at *set_at, int64_t images)

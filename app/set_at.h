@@ -16,18 +16,17 @@
 
 #include "app/change.h"
 
-#define SET_AT_MADE (4 * CHANGES_MAX)
-
 struct set_at {
     struct timed_change change[SET_AT_MAX];
     int count;
     int64_t step_images;
 
-    // Settings as they were before each change of this process that may be taken back.
+    // Settings as they were before each change of this process that may be taken back: all
+    // that came together go together, for limits may be out of order one by one.
     struct {
         int64_t images; // the boundary
-        char undo[96];  // a request
-    } made[SET_AT_MADE];
+        char undo[CHANGE_REQUEST];
+    } made[SET_AT_MAX];
     int made_count;
 };
 
@@ -48,8 +47,8 @@ int set_at_next(const struct set_at *set_at, int64_t images, int previous);
 /* What number `index` has changed, at the boundary `images`. */
 void set_at_made(struct set_at *set_at, const struct changes *changes, int64_t images);
 
-/* A request that takes the last change back, which was made at the boundary `images` or later:
- * the run has gone back since. NULL when there is none (any more). */
+/* A request that takes the last changes back, which were made at the boundary `images` or later:
+ * the run goes back to that. NULL when there are none (any more). */
 const char *set_at_undo(struct set_at *set_at, int64_t images);
 
 #endif

@@ -71,17 +71,18 @@ static void test_what_was_made_is_taken_back_from_the_last_on(void **state)
 {
     (void)state;
     struct set_at set_at = opened("0.02:g.lr=0.1");
-    struct changes changes = {.count = 3,
+    struct changes changes = {.count = 4,
                               .of = {{.key = "g.lr", .before = "1e-4", .after = "2e-4"},
                                      {.key = "d.scale", .before = "4", .after = "8"},
-                                     {.key = "d.lr", .before = "1e-4", .after = "1e-4"}}};
+                                     {.key = "d.lr", .before = "1e-4", .after = "1e-4"},
+                                     {.key = "g.beta", .before = "1", .after = "2"}}};
     set_at_made(&set_at, &changes, 32);
     changes.of[0].before[0] = '3';
     set_at_made(&set_at, &changes, 64);
     assert_null(set_at_undo(&set_at, 80)); // the run has gone on
-    assert_string_equal(set_at_undo(&set_at, 64), "g.lr=3e-4");
+    assert_string_equal(set_at_undo(&set_at, 64), "g.lr=3e-4\ng.beta=1");
     assert_null(set_at_undo(&set_at, 64)); // scales come back with the snapshot
-    assert_string_equal(set_at_undo(&set_at, 0), "g.lr=1e-4");
+    assert_string_equal(set_at_undo(&set_at, 0), "g.lr=1e-4\ng.beta=1");
     assert_null(set_at_undo(&set_at, 0));
 }
 
@@ -244,17 +245,33 @@ static void test_a_rollback_takes_back_what_is_to_come_again(void **state)
                    out);
     assert_int_equal(count_in("a", "log.txt", "rollback 1 of 3 at step 16"), 1);
     assert_int_equal(count_in("a", "log.txt",
-                              "step 10: g.lr: was 0.0001, is now 0.001 (--set-at, taken "
+                              "step 16: g.lr: was 0.0001, is now 0.001 (--set-at, taken "
                               "back by the rollback)"),
                      1);
     assert_int_equal(count_in("a", "log.txt",
-                              "step 10: d.growth_interval: was 7, is now 2000 (--set-at, "
+                              "step 16: d.growth_interval: was 7, is now 2000 (--set-at, "
                               "taken back by the rollback)"),
                      1);
     assert_int_equal(
         count_in("a", "log.txt", "step 13: g.lr: was 0.001, is now 0.0001 (--set-at)"),
         2);
     assert_int_equal(count_in("a", "log.txt", "step 7: d.scale: was"), 1);
+}
+
+static void test_a_rollback_has_the_limits_that_the_snapshot_had(void **state)
+{
+    (void)state;
+    // From step 14, at a minimum of 3000, to step 10, at a maximum of 2000.
+    twinscale_must("train " SMALL_RUN " --out '%s/a' --kimg 0.32 --snap 0.16 "
+                   "--d-max-scale 2000 --set-at 0.2:d.min_scale=3000,d.max_scale=4000 "
+                   "--inject d:14:inf --on-overflow-storm rollback",
+                   out);
+    assert_int_equal(count_in("a", "log.txt", "is not set"), 0);
+    assert_int_equal(
+        count_in("a", "log.txt", "d.max_scale: was 4000, is now 2000.*taken back"), 1);
+    assert_int_equal(count_in("a", "log.txt", "back to step 10 .*, D.s scale 2^9,"), 1);
+    assert_int_equal(
+        count_in("a", "events.jsonl", "\"event\":\"rollback\".*\"scale_d\":512.0"), 1);
 }
 
 int main(void)
@@ -272,6 +289,8 @@ int main(void)
                                         leave),
         cmocka_unit_test_setup_teardown(test_a_rollback_takes_back_what_is_to_come_again,
                                         enter, leave),
+        cmocka_unit_test_setup_teardown(
+            test_a_rollback_has_the_limits_that_the_snapshot_had, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
