@@ -36,10 +36,11 @@ struct layer_total bench_layers_total(const struct layer_bench *layers)
 static void print_head(const struct layer_bench *layers)
 {
     const struct config *config = &layers->bench->config;
+    char precision[PRECISION_TEXT];
     printf("device  %s\n", layers->device);
     printf("work    %s%s%d px, batch %d, %s\n", config->preset,
            config->preset[0] ? ", " : "", config->resolution, config->batch,
-           precision_name(config->precision));
+           config_precision_text(config, precision));
     double floats = layers->peak[DTYPE_F32], pairs = layers->peak[DTYPE_BF16];
     if (floats > 0.0)
         printf("peak    %.1f GFLOP/s of f32 multiply-adds in registers\n", 2e-9 * floats);

@@ -202,6 +202,7 @@ static enum status measure_reals(struct bench_result *result,
 static enum status begin(struct bench_result *result, const struct trainer *trainer)
 {
     struct bench *bench = result->bench;
+    char precision[PRECISION_TEXT];
     if (bench->folder.path[0])
         return STATUS_OK;
     bench->config.channels = trainer->config.channels;
@@ -210,11 +211,11 @@ static enum status begin(struct bench_result *result, const struct trainer *trai
     result->data_count = trainer->dataset->count;
     TRY(measure_reals(result, trainer));
     TRY(bench_open_folder(bench, trainer->dataset->name, "bench-scaler"));
-    bench_say(bench,
-              "bench   scaler: %d runs of %.4g kimg, batch %d, %s, seeds %lld-%lld",
-              result->run_count, bench->config.kimg, bench->config.batch,
-              precision_name(bench->config.precision), (long long)bench->config.seed,
-              (long long)bench->config.seed + bench->seeds - 1);
+    bench_say(
+        bench, "bench   scaler: %d runs of %.4g kimg, batch %d, %s, seeds %lld-%lld",
+        result->run_count, bench->config.kimg, bench->config.batch,
+        config_precision_text(&bench->config, precision), (long long)bench->config.seed,
+        (long long)bench->config.seed + bench->seeds - 1);
     bench_say(bench, "run     %s", bench->folder.path);
     bench_say(bench, "device  %s", result->device);
     bench_say(bench, "data    %s: %zu images of %d x %d x %d", trainer->dataset->source,

@@ -242,14 +242,14 @@ static enum status write_picture(const struct bench_result *result)
 {
     const struct config *config = &result->bench->config;
     struct dashboard *panels = calloc(BENCH_CHOICES, sizeof *panels);
-    char title[320], path[1024];
+    char title[360], path[1024], precision[PRECISION_TEXT];
     int count = 0;
     CHECK(panels, "out of memory");
     for (int i = 0; i < result->run_count; i++)
         if (result->run[i].seed == config->seed && result->run[i].end != BENCH_NOT_BEGUN)
             fill_panel(result, &result->run[i], &panels[count++]);
     snprintf(title, sizeof title, "Loss scalers on %s, %s, batch %d, seed %lld",
-             result->data, precision_name(config->precision), config->batch,
+             result->data, config_precision_text(config, precision), config->batch,
              (long long)config->seed);
     run_folder_file(&result->bench->folder, path, sizeof path, "bench.png");
     enum status status = bench_picture_write(title, panels, count, path);

@@ -215,7 +215,9 @@ static void test_no_data_is_needed(void **state)
     } rows[] = {
         {"--resolution 28 --batch 4 --g-width 8 --d-width 8", "work    28 px, batch 4"},
         {"--preset dcgan32 --batch 2 --g-width 8", "work    dcgan32, 32 px, batch 2"},
-        {"--batch 2", "work    fmnist-quick, 28 px, batch 2"}};
+        {"--batch 2", "work    fmnist-quick, 28 px, batch 2, fp16\n"},
+        {"--batch 2 --g-precision bf16 --fp32-layers d.conv2",
+         "batch 2, G bf16, D fp16 + f32\n"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int code = run_command(text, sizeof text,
                                "cd '%s' && '%s' bench layers --device cpu "
