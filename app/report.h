@@ -76,6 +76,8 @@ void report_name_layers(struct report *report);
 
 /* Watches how the scales move; `place` is where the optimizer step overflowed, or "". */
 void report_watch_open(struct report *report);
+/* After a change of settings: the growth intervals are those of now. */
+void report_watch_follow(struct report *report);
 /* Of a resumed run: what events.jsonl has told is not told again. What was told after the
  * snapshot is no longer in that file, and is told of the steps that come again. */
 void report_watch_recall(struct report *report, const char *events_path);

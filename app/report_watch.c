@@ -14,16 +14,24 @@ static const char *const names[NETWORK_COUNT] = {"G", "D"};
 _Static_assert((int)WATCH_G == (int)NETWORK_G && (int)WATCH_D == (int)NETWORK_D,
                "scaler/ counts the networks as app/ does");
 
+// 0 for a scale that does not grow.
+static int64_t interval_of(const struct report *report, int network)
+{
+    const struct grad_scaler_config *config =
+        &report->trainer->player[network].scaler.config;
+    return config->enabled && !config->is_static ? config->growth_interval : 0;
+}
+
 void report_watch_open(struct report *report)
 {
-    int64_t interval[NETWORK_COUNT];
-    for (int network = 0; network < NETWORK_COUNT; network++) {
-        const struct grad_scaler_config *config =
-            &report->trainer->player[network].scaler.config;
-        int moves = config->enabled && !config->is_static;
-        interval[network] = moves ? config->growth_interval : 0;
-    }
-    watch_begin(&report->watch, interval[NETWORK_G], interval[NETWORK_D]);
+    watch_begin(&report->watch, interval_of(report, NETWORK_G),
+                interval_of(report, NETWORK_D));
+}
+
+void report_watch_follow(struct report *report)
+{
+    for (int network = 0; network < NETWORK_COUNT; network++)
+        report->watch.of[network].growth_interval = interval_of(report, network);
 }
 
 // The finding that an event tells; `word` is "oscillation", or a drift's kind.

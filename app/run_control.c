@@ -86,6 +86,7 @@ static enum status change(struct run *run, const char *request, const char *by,
             used += (size_t)snprintf(reply->text + used, sizeof reply->text - used,
                                      "%s%s", used ? "\n" : "", changes->of[i].text);
     }
+    report_watch_follow(&run->report);
     report_publish(&run->report, NULL);
     return STATUS_OK;
 }

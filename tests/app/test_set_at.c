@@ -258,6 +258,20 @@ static void test_a_rollback_takes_back_what_is_to_come_again(void **state)
     assert_int_equal(count_in("a", "log.txt", "step 7: d.scale: was"), 1);
 }
 
+static void test_a_new_growth_interval_is_the_one_that_scales_are_watched_by(void **state)
+{
+    (void)state;
+    // Three times the scale grows after 4 good steps, and falls to a quarter of that.
+    twinscale_must("train " SMALL_RUN " --out '%s/a' --kimg 0.4 "
+                   "--set-at 0:d.growth_interval=4 "
+                   "--inject d:5-7:inf,d:12-14:inf,d:19-21:inf",
+                   out);
+    assert_int_equal(count_in("a", "log.txt",
+                              "D.s scale oscillates: 3 overflows at scales that had been "
+                              "good for 4 steps"),
+                     1);
+}
+
 static void test_a_rollback_has_the_limits_that_the_snapshot_had(void **state)
 {
     (void)state;
@@ -289,6 +303,9 @@ int main(void)
                                         leave),
         cmocka_unit_test_setup_teardown(test_a_rollback_takes_back_what_is_to_come_again,
                                         enter, leave),
+        cmocka_unit_test_setup_teardown(
+            test_a_new_growth_interval_is_the_one_that_scales_are_watched_by, enter,
+            leave),
         cmocka_unit_test_setup_teardown(
             test_a_rollback_has_the_limits_that_the_snapshot_had, enter, leave),
     };
