@@ -51,6 +51,16 @@ void twinscale_must(const char *format, ...)
         fail_msg("exit %d: %s", code, text);
 }
 
+void twinscale_refuses(int code, const char *words, const char *arguments)
+{
+    char text[8192];
+    int ended = twinscale(text, sizeof text, "%s", arguments);
+    const char *end = strchr(text, '\n');
+    if (ended != code || !strstr(text, words) || !end || end[1] != '\0')
+        fail_msg("%s: exit %d, expected %d with \"%s\" as one line in:\n%s", arguments,
+                 ended, code, words, text);
+}
+
 const char *run_in(const char *out)
 {
     static char path[1024];

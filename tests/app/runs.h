@@ -23,6 +23,10 @@ int twinscale(char *text, size_t bytes, const char *format, ...)
 /* Fails the test, with the program's output, unless it exits with 0. */
 void twinscale_must(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Fails the test, with the program's output, unless it exits with `code` and says one line,
+ * with `words` in it. */
+void twinscale_refuses(int code, const char *words, const char *arguments);
+
 /* The only run folder in `out`; valid until the next call. */
 const char *run_in(const char *out);
 
