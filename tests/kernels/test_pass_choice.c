@@ -118,6 +118,30 @@ static void test_what_multiplies_bf16_is_told(void **state)
     }
 }
 
+// Dot products of pairs take a forward pass back from Winograd, and no other of a wide layer.
+static void test_bf16_goes_forward_by_pairs_where_there_are_any(void **state)
+{
+    (void)state;
+    const struct row wide[] = {
+        {K4(64, 16, 64, 128), PASS_FORWARD, "auto", "direct", "", 0},
+        {K4(64, 8, 128, 256), PASS_FORWARD, "auto", "direct", "", 0},
+        {K4(64, 4, 256, 512), PASS_FORWARD, "auto", "direct", "", 0},
+        {K4(64, 4, 512, 512), PASS_FORWARD, "auto", "direct", "", 0},
+        {K4(64, 8, 128, 256), PASS_DGRAD, "auto", "winograd", "", 0},
+        {K4(64, 4, 256, 512), PASS_WGRAD, "auto", "winograd", "", 0},
+    };
+    FOR_BACKENDS(b)
+    {
+        int has_pairs = strstr(b->name, "bf16") != NULL;
+        for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+            struct conv_way way;
+            tell(b->device[0], &wide[i], DTYPE_BF16, &way);
+            assert_string_equal(way.algorithm,
+                                has_pairs ? wide[i].algorithm : "winograd");
+        }
+    }
+}
+
 static void test_every_instruction_set_has_a_peak(void **state)
 {
     (void)state;
@@ -140,6 +164,7 @@ int main(void)
         cmocka_unit_test(test_a_plan_tells_its_algorithm_the_reason_and_the_work),
         cmocka_unit_test(test_ref_tells_that_it_is_the_definition),
         cmocka_unit_test(test_what_multiplies_bf16_is_told),
+        cmocka_unit_test(test_bf16_goes_forward_by_pairs_where_there_are_any),
         cmocka_unit_test(test_every_instruction_set_has_a_peak),
     };
     return cmocka_run_group_tests(tests, backends_open, backends_close);
