@@ -91,6 +91,31 @@ static void run_chunks(struct device *device, struct wino_job *job, size_t sprea
     }
 }
 
+/* Points of the chunk's tiles from `first` on, for one step of depth: the left side of
+ * forward and dgrad. */
+static float *left_points(const struct wino_job *job, size_t step, size_t first)
+{
+    return job->points + step * WINO_POINTS * job->pass->left_point +
+           first * WINO_LEFT_STEP;
+}
+
+/* The product of a task of forward or dgrad, but for what each step of depth has its
+ * own. */
+static struct wino_product product_for(const struct wino_job *job,
+                                       const struct scratch *scratch,
+                                       struct tile_span span, int cols)
+{
+    return (struct wino_product){.right = scratch->right,
+                                 .left_point = job->pass->left_point,
+                                 .right_point = RIGHT_POINT,
+                                 .right_panel =
+                                     (size_t)(WINO_DEPTH * job->isa->tile_cols),
+                                 .result = scratch->points,
+                                 .result_point = RESULT_POINT,
+                                 .rows = span.count,
+                                 .cols = cols};
+}
+
 /* Where a task of forward or dgrad puts its results. */
 static struct wino_gather gather_for(const struct wino_job *job,
                                      const struct scratch *scratch, struct tile_span span,
@@ -147,7 +172,7 @@ static void spread_x_rows_task(void *job_pointer, size_t task, int thread)
 {
     (void)thread;
     const struct wino_job *job = job_pointer;
-    size_t step = task % (size_t)job->pass->depth_steps, point = job->pass->left_point;
+    size_t step = task % (size_t)job->pass->depth_steps;
     struct tile_span span =
         span_of(job, task / (size_t)job->pass->depth_steps, SPREAD_TILES);
     int channel = (int)step * WINO_CHANNELS;
@@ -157,10 +182,11 @@ static void spread_x_rows_task(void *job_pointer, size_t task, int thread)
         .tiles = span.count,
         .channel = channel,
         .channels = at_most(job->x.channels - channel, WINO_CHANNELS),
-        .to = job->points + step * WINO_POINTS * point + span.first * WINO_LEFT_STEP,
-        .point_step = point,
+        .to = left_points(job, step, span.first),
+        .point_step = job->pass->left_point,
         .tile_step = WINO_LEFT_STEP,
-        .pair_step = (size_t)job->isa->tile_cols};
+        .pair_step = (size_t)job->isa->tile_cols,
+    };
     job->isa->wino_spread_x(&spread);
 }
 
@@ -189,21 +215,11 @@ static void forward_task(void *job_pointer, size_t task, int thread)
     struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, pass->block);
     int col = (int)(task % (size_t)pass->col_blocks) * WINO_COLS;
     int cols = at_most(job->y.channels - col, WINO_COLS);
-    size_t point = pass->left_point;
-    struct wino_product product = {.right = scratch->right,
-                                   .left_point = point,
-                                   .right_point = RIGHT_POINT,
-                                   .right_panel =
-                                       (size_t)(WINO_DEPTH * job->isa->tile_cols),
-                                   .result = scratch->points,
-                                   .result_point = RESULT_POINT,
-                                   .rows = span.count,
-                                   .cols = cols};
+    struct wino_product product = product_for(job, scratch, span, cols);
     for (int step = 0; step < pass->depth_steps; step++) {
         product.depth = 4 * WINO_PHASE(job->x.channels - step * WINO_CHANNELS);
         forward_weights(job, step, col, cols, scratch->right);
-        product.left = job->points + (size_t)step * WINO_POINTS * point +
-                       span.first * WINO_LEFT_STEP;
+        product.left = left_points(job, (size_t)step, span.first);
         product.accumulate = step > 0;
         job->isa->wino_multiply_rows(&product);
     }
@@ -246,7 +262,7 @@ static void spread_dy_rows_task(void *job_pointer, size_t task, int thread)
 {
     (void)thread;
     const struct wino_job *job = job_pointer;
-    size_t step = task % (size_t)job->pass->depth_steps, point = job->pass->left_point;
+    size_t step = task % (size_t)job->pass->depth_steps;
     struct tile_span span =
         span_of(job, task / (size_t)job->pass->depth_steps, SPREAD_TILES);
     int channel = (int)step * WINO_DEPTH;
@@ -256,9 +272,10 @@ static void spread_dy_rows_task(void *job_pointer, size_t task, int thread)
         .tiles = span.count,
         .channel = channel,
         .channels = at_most(job->y.channels - channel, WINO_DEPTH),
-        .to = job->points + step * WINO_POINTS * point + span.first * WINO_LEFT_STEP,
-        .point_step = point,
-        .tile_step = WINO_LEFT_STEP};
+        .to = left_points(job, step, span.first),
+        .point_step = job->pass->left_point,
+        .tile_step = WINO_LEFT_STEP,
+    };
     job->isa->wino_spread_dy(&spread);
 }
 
@@ -271,25 +288,17 @@ static void dgrad_task(void *job_pointer, size_t task, int thread)
     struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, pass->block);
     int index = (int)(task % (size_t)pass->col_blocks);
     int phase = index % 4, channel = index / 4 * WINO_COLS, channels = job->x.channels;
-    size_t point = pass->left_point, row_step = 16 * (size_t)channels;
+    size_t row_step = 16 * (size_t)channels;
     size_t first_tap = (size_t)((phase / 2 * 4 + phase % 2) * channels + channel);
-    struct wino_product product = {.right = scratch->right,
-                                   .left_point = point,
-                                   .right_point = RIGHT_POINT,
-                                   .right_panel =
-                                       (size_t)(WINO_DEPTH * job->isa->tile_cols),
-                                   .result = scratch->points,
-                                   .result_point = RESULT_POINT,
-                                   .rows = span.count,
-                                   .cols = at_most(channels - channel, WINO_COLS)};
+    struct wino_product product =
+        product_for(job, scratch, span, at_most(channels - channel, WINO_COLS));
     for (int step = 0; step < pass->depth_steps; step++) {
         int first = step * WINO_DEPTH;
         product.depth = at_most(job->y.channels - first, WINO_DEPTH);
         job->isa->wino_weights_dgrad(
             w->data, w->dtype, (size_t)first * row_step + first_tap, row_step,
             (size_t)channels, product.depth, product.cols, scratch->right, RIGHT_POINT);
-        product.left = job->points + (size_t)step * WINO_POINTS * point +
-                       span.first * WINO_LEFT_STEP;
+        product.left = left_points(job, (size_t)step, span.first);
         product.accumulate = step > 0;
         job->isa->wino_multiply_rows(&product);
     }
