@@ -6,22 +6,8 @@
 #include "nets/ema.h"
 #include "nets/init.h"
 #include "nets/sampler.h"
+#include "tests/nets/shared_device.h"
 #include "tests/support/support.h"
-
-static struct device *device;
-
-static int open_device(void **state)
-{
-    (void)state;
-    return device_open("cpu", 2, &device) != STATUS_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    device_close(device);
-    return 0;
-}
 
 static size_t parameters(const struct net *net)
 {

@@ -6,6 +6,7 @@
 #include "nets/dcgan.h"
 #include "nets/init.h"
 #include "nets/survey.h"
+#include "tests/nets/shared_device.h"
 #include "tests/support/support.h"
 
 enum { BATCH = 3 };
@@ -14,21 +15,6 @@ struct passes {
     struct net net;
     struct tensor input;
 };
-
-static struct device *device;
-
-static int open_device(void **state)
-{
-    (void)state;
-    return device_open("cpu", 2, &device) != STATUS_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    device_close(device);
-    return 0;
-}
 
 static void begin(struct passes *run, int resolution, int is_generator, enum dtype dtype,
                   const char *held, int options)

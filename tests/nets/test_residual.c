@@ -8,6 +8,7 @@
 #include "nets/init.h"
 #include "nets/layer.h"
 #include "nets/survey.h"
+#include "tests/nets/shared_device.h"
 #include "tests/support/support.h"
 
 enum { BATCH = 3, ROWS = 24, PARTS = 3 };
@@ -16,21 +17,6 @@ struct passes {
     struct net net;
     struct tensor input;
 };
-
-static struct device *device;
-
-static int open_device(void **state)
-{
-    (void)state;
-    return device_open("cpu", 2, &device) != STATUS_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    device_close(device);
-    return 0;
-}
 
 /* Blocks that skip from a convolution, from a sum, from a batch norm's activation, and from a
  * convolution's. */

@@ -25,6 +25,7 @@
 #include "nets/init.h"
 #include "nets/survey.h"
 #include "scaler/topology.h"
+#include "tests/nets/shared_device.h"
 #include "tests/support/support.h"
 
 enum {
@@ -66,21 +67,6 @@ struct gan {
     struct tensor real, latents;
     double loss[SCALED_COUNT]; // smoothed
 };
-
-static struct device *device;
-
-static int open_device(void **state)
-{
-    (void)state;
-    return device_open("cpu", 2, &device) != STATUS_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    device_close(device);
-    return 0;
-}
 
 /* ---- the networks ---------------------------------------------------------------- */
 
