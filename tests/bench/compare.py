@@ -3,6 +3,7 @@
 
     compare.py BENCH_STEP [--rounds N] [--steps N] [--threads N] [--net NAME]
                [--finalists N] [--work step|sample]
+    compare.py BENCH_STEP --net NAME --program COMMAND... [--rounds N] [--steps N] [--threads N]
 
 PyTorch runs in float32 and in bfloat16 autocast, with contiguous and channels_last memory, on
 every power of two of threads up to ours, bound to cores and not. Each of these modes is tried
@@ -10,6 +11,10 @@ once; the fastest of each precision (or the --finalists fastest) are then timed 
 every precision of ours, so that whatever else the machine does falls on all of them, and each
 one's time is the median over all rounds of its median step. What was tried and which was best
 is said on stderr.
+
+With --program, which may be given several times, the peer is what COMMAND runs in place of
+PyTorch: bench_libtorch.cpp, bench_dlib.cpp or bench_tinygrad.py on the network of --net, with
+COMMAND's own threads and steps. Then the lines have no gflops and no share_of_peak.
 
 Prints one JSON object a line: the work, our precision, threads and time, the peer and its
 time, ratio = peer/ours (above 1 we are faster), gflops and share_of_peak. Both count the
@@ -22,6 +27,7 @@ little; the ratio within one run is what counts.
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -68,6 +74,31 @@ class Peer:
         return one["ms_per_step"]
 
 
+class Program:
+    """A command that times training steps of a network and prints one line about them."""
+
+    def __init__(self, command):
+        self.command = shlex.split(command)
+        self.precision, self.gflop, self.line = "", None, {}
+        self.times = []
+
+    def __str__(self):
+        told = {"format": "", "beam": "BEAM="}
+        settings = "".join(f" {name}{self.line[key]}" for key, name in told.items()
+                           if key in self.line)
+        threads = self.line["threads"]
+        return (f"{self.line['program']} {self.precision}{settings}, {threads} thread"
+                f"{'s' if threads > 1 else ''}")
+
+    def run(self, net, *_):
+        (self.line,) = lines(self.command)
+        if self.line["net"] != net:
+            sys.exit(f"compare.py: {shlex.join(self.command)} trained {self.line['net']}, not {net}, "
+                     "which --net says; name the same network to both")
+        self.precision = self.line["precision"]
+        return self.line["ms_per_step"]
+
+
 def all_peers(threads_most):
     counts = {2**i for i in range(threads_most.bit_length())} | {threads_most}
     return [Peer(precision, form, threads, is_bound)
@@ -96,8 +127,17 @@ def run_ours(args, net, work, precision):
     return one
 
 
+def counted(gflop, our_ms, peak):
+    if not gflop:
+        return {}
+    gflops = gflop / our_ms * 1e3
+    return {"gflops": round(gflops, 1), "share_of_peak": round(gflops / peak, 3) if peak else None,
+            "flops_counted": COUNTED}
+
+
 def compare(net, work, args):
-    peers = choose_finalists(net, work, args)
+    peers = [Program(command) for command in args.program]
+    peers = peers or choose_finalists(net, work, args)
     ours, peaks, device = {}, {}, ""
     for turn in range(args.rounds):
         say(f"{net}, {work}: round {turn + 1} of {args.rounds}")
@@ -108,22 +148,18 @@ def compare(net, work, args):
             device = one["device"]
         for peer in peers:
             peer.times.append(peer.run(net, work, args.steps_of[net], 2))
-    for precision in ("fp32", "bf16"):
+    for precision in sorted({peer.precision for peer in peers}, reverse=True):
         group = [peer for peer in peers if peer.precision == precision]
         say(f"{net}, {work}: the best of {precision}: "
             f"{min(group, key=lambda peer: statistics.median(peer.times))}")
     for precision in OURS:
         for peer in peers:
             our_ms, peer_ms = statistics.median(ours[precision]), statistics.median(peer.times)
-            gflops = peer.gflop / our_ms * 1e3
-            # The fastest round of the peak: a slower one was interrupted.
-            peak = max(peaks[precision])
             yield {"work": f"{net}, {WORKS[work]}", "precision": precision,
                    "threads": args.threads, "ours_ms": round(our_ms, 2), "peer": str(peer),
                    "peer_ms": round(peer_ms, 2), "ratio": round(peer_ms / our_ms, 2),
-                   "gflops": round(gflops, 1),
-                   "share_of_peak": round(gflops / peak, 3) if peak else None,
-                   "flops_counted": COUNTED,
+                   # The fastest round of the peak: a slower one was interrupted.
+                   **counted(peer.gflop, our_ms, max(peaks[precision])),
                    "rounds": args.rounds, "machine": device}
 
 
@@ -136,10 +172,14 @@ def main():
     parser.add_argument("--net", choices=NETS)
     parser.add_argument("--finalists", type=int, default=1, help="of each PyTorch precision")
     parser.add_argument("--work", choices=WORKS, help="default: all")
+    parser.add_argument("--program", action="append", default=[], metavar="COMMAND",
+                        help="the peer in place of PyTorch; needs --net, times steps")
     args = parser.parse_args()
+    if args.program and (not args.net or args.work == "sample"):
+        parser.error("--program times training steps of one network: give --net, not --work sample")
     args.steps_of = {net: args.steps or steps for net, steps in NETS.items()}
     for net in [args.net] if args.net else NETS:
-        for work in [args.work] if args.work else WORKS:
+        for work in ["step"] if args.program else [args.work] if args.work else WORKS:
             for result in compare(net, work, args):
                 print(json.dumps(result), flush=True)
 

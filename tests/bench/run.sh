@@ -2,6 +2,9 @@
 # Measures twinscale and PyTorch at its best side by side; one JSON object a line on stdout.
 #   sh tests/bench/run.sh [--quick] [options of compare.py]
 # PYTHON names an interpreter that has torch (default: python3).
+# Other peers need what the project does not: build bench_libtorch.cpp or bench_dlib.cpp, or
+# install tinygrad, as their heads say, and give compare.py the command of each:
+#   compare.py BENCH_STEP --net dcgan64 --threads 1 --program './bench_dlib dcgan64 1 3'
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
