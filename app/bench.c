@@ -19,17 +19,21 @@
 #define DEFAULT_KIMG 20.0             // of each run of `bench scaler`
 #define SEEDS_MAX 100
 #define SECONDS_MAX 3600.0
+#define COMPARES_MAX 4
 
 /* One benchmark: its name, the settings that it compares all choices of, and the flags that
  * it has of its own. */
 struct work {
-    const char *name, *compares[2], *own_flags[2];
+    const char *name, *compares[COMPARES_MAX], *own_flags[2];
     enum status (*run)(struct bench *bench);
 };
 
 static const struct work works[] = {
     {"scaler", {"scaler"}, {"seeds"}, bench_scaler},
-    {"precision", {"precision", "recompute"}, {"seconds"}, bench_precision},
+    {"precision",
+     {"precision", "g-precision", "d-precision", "recompute"},
+     {"seconds"},
+     bench_precision},
     {"layers", {NULL}, {"seconds", "json"}, bench_layers},
 };
 #define WORK_COUNT ((int)(sizeof works / sizeof *works))
@@ -234,7 +238,7 @@ static enum status check_flags(const struct bench *bench, const struct work *wor
                                int argc, char **argv)
 {
     const struct config *config = &bench->config;
-    for (int i = 0; i < 2 && work->compares[i]; i++)
+    for (int i = 0; i < COMPARES_MAX && work->compares[i]; i++)
         if (has_setting(argc, argv, work->compares[i]))
             return status_fail(
                 STATUS_USAGE, "--%s: bench %s compares all of its choices; leave it away",

@@ -134,6 +134,11 @@ static void tell_drift(struct report *report, const char *kind, const char *net,
                                   "net", net, "reason", sentence));
 }
 
+static int holds_both(const struct report *report)
+{
+    return report->trainer->config.skip == SKIP_BOTH;
+}
+
 static void tell_stuck(struct report *report, int network)
 {
     char text[256];
@@ -141,6 +146,9 @@ static void tell_stuck(struct report *report, int network)
              "%s skipped its last %lld steps while %s took all of its own, and gains on "
              "it; see why in log.txt, or hold both back with --skip both",
              names[network], (long long)report->watch.of[network].stuck, names[!network]);
+    if (holds_both(report)) // where D has more steps than G
+        snprintf(text, sizeof text, "%s skipped its last %lld steps; see why in log.txt",
+                 names[network], (long long)report->watch.of[network].stuck);
     tell_drift(report, "stuck", names[network], text);
 }
 
@@ -151,9 +159,9 @@ static void tell_rates(struct report *report)
     char text[256];
     snprintf(text, sizeof text,
              "G skips %.1f %% of its steps and D %.1f %%, so one learns more often than "
-             "the other; lower the learning rate of the one that skips, or hold both "
-             "back with --skip both",
-             100.0 * g->skip_rate, 100.0 * d->skip_rate);
+             "the other; lower the learning rate of the one that skips%s",
+             100.0 * g->skip_rate, 100.0 * d->skip_rate,
+             holds_both(report) ? "" : ", or hold both back with --skip both");
     tell_drift(report, "skips", "", text);
 }
 
