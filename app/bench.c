@@ -333,15 +333,10 @@ static void close_folder(struct bench *bench)
 
 void bench_say(struct bench *bench, const char *format, ...)
 {
-    char line[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    run_folder_say(&bench->folder, format, arguments);
     va_end(arguments);
-    progress_clear();
-    fprintf(stderr, "%s\n", line);
-    if (bench->folder.log)
-        run_folder_log(&bench->folder, "%s", line);
 }
 
 static int ascending(const void *a, const void *b)

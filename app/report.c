@@ -70,15 +70,10 @@ void report_close(struct report *report)
 
 void report_say(struct report *report, const char *format, ...)
 {
-    char line[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    run_folder_say(report->folder, format, arguments);
     va_end(arguments);
-    progress_clear();
-    fprintf(stderr, "%s\n", line);
-    if (report->folder)
-        run_folder_log(report->folder, "%s", line);
 }
 
 void report_maintenance(struct report *report, double seconds)

@@ -329,6 +329,16 @@ void run_folder_log(struct run_folder *folder, const char *format, ...)
     free(line);
 }
 
+void run_folder_say(struct run_folder *folder, const char *format, va_list arguments)
+{
+    char line[1024];
+    vsnprintf(line, sizeof line, format, arguments);
+    progress_clear();
+    fprintf(stderr, "%s\n", line);
+    if (folder)
+        run_folder_log(folder, "%s", line);
+}
+
 void run_folder_stats(struct run_folder *folder, const char *json_line)
 {
     CHECK(!strchr(json_line, '\n'), "%s", json_line);

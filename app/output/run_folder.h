@@ -50,6 +50,9 @@ const char *run_folder_file(const struct run_folder *folder, char *text, size_t 
  * line is written whole or not at all; one that fails is told once on stderr. */
 void run_folder_log(struct run_folder *folder, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The same, and on stderr, past the progress bar. Where no log is open, only there. */
+void run_folder_say(struct run_folder *folder, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
 void run_folder_stats(struct run_folder *folder, const char *json_line);
 void run_folder_event(struct run_folder *folder, const char *json_line);
 
