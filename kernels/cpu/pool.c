@@ -3,10 +3,28 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOKS = 2000 }; // of an idle thread before it sleeps: some tens of microseconds
+enum {
+    LOOKS = 2000, // of an idle thread before it sleeps: some tens of microseconds
+    LINE = 64,    // bytes that cores hand to each other at once
+};
+
+// The op's word: its number, whether it is open, how many workers are inside.
+#define IS_OPEN (UINT64_C(1) << 31)
+#define ONE_INSIDE UINT64_C(1)
+
+static unsigned op_number(uint64_t word)
+{
+    return (unsigned)(word >> 32);
+}
+
+static uint64_t inside(uint64_t word)
+{
+    return word & (IS_OPEN - 1);
+}
 
 struct worker {
     struct pool *pool;
@@ -14,22 +32,27 @@ struct worker {
     int index;
 };
 
+/* One thread's part of the tasks. Others take from it when theirs are done. */
+struct share {
+    _Alignas(LINE) atomic_size_t next;
+    size_t end;
+};
+
 struct pool {
-    int threads;
-    struct worker *workers; // [threads - 1]
-    int started;            // how many of them run
-
-    pthread_mutex_t lock;
-    pthread_cond_t opened, left;
-    atomic_uint op;       // counts ops; a change wakes whoever looks out
-    atomic_int inside;    // workers within the op
-    int is_open, is_over; // under the lock: workers may enter; the pool ends
-
-    // The op, written before it opens.
+    // On one line, which is all that a worker has to fetch: the op, written while nobody
+    // is inside, and its word, which lets workers in.
+    _Alignas(LINE) _Atomic uint64_t word;
     void (*run)(void *job, size_t task, int thread);
     void *job;
-    size_t tasks;
-    atomic_size_t next;
+    struct share *shares; // [threads]
+    int threads;
+
+    _Alignas(LINE) pthread_mutex_t lock; // for those who sleep
+    pthread_cond_t opened, left;
+    atomic_int asleep; // workers
+    int is_over;       // under the lock: the pool ends
+    struct worker *workers; // [threads - 1]
+    int started;            // how many of them run
 };
 
 static void look_away(void)
@@ -39,24 +62,57 @@ static void look_away(void)
 #endif
 }
 
+/* One's own share first, which is the same part of every op: what a thread wrote in the
+ * last op is then what it reads in the next, out of its own cache. */
 static void take_tasks(struct pool *pool, int thread)
 {
-    size_t task;
-    while ((task = atomic_fetch_add(&pool->next, 1)) < pool->tasks)
-        pool->run(pool->job, task, thread);
+    for (int i = 0; i < pool->threads; i++) {
+        struct share *share = &pool->shares[(thread + i) % pool->threads];
+        size_t end = share->end, task;
+        while (atomic_load(&share->next) < end &&
+               (task = atomic_fetch_add(&share->next, 1)) < end)
+            pool->run(pool->job, task, thread);
+    }
 }
 
-/* Waits for an op newer than `seen`; returns 0 when the pool ends. With the lock held
- * after, and the worker counted as inside if the op is still open. */
-static int wait_for_op(struct pool *pool, unsigned *seen)
+/* Waits for an op newer than `seen`; returns 0 when the pool ends. */
+static int wait_for_op(struct pool *pool, unsigned seen)
 {
-    for (int look = 0; look < LOOKS && atomic_load(&pool->op) == *seen; look++)
+    for (int look = 0; look < LOOKS; look++) {
+        if (op_number(atomic_load(&pool->word)) != seen)
+            return 1;
         look_away();
+    }
     pthread_mutex_lock(&pool->lock);
-    while (!pool->is_over && atomic_load(&pool->op) == *seen)
+    atomic_fetch_add(&pool->asleep, 1);
+    while (!pool->is_over && op_number(atomic_load(&pool->word)) == seen)
         pthread_cond_wait(&pool->opened, &pool->lock);
-    *seen = atomic_load(&pool->op);
-    return !pool->is_over;
+    atomic_fetch_sub(&pool->asleep, 1);
+    int is_over = pool->is_over;
+    pthread_mutex_unlock(&pool->lock);
+    return !is_over;
+}
+
+/* Counts the worker as inside, unless the op has closed. */
+static int enter(struct pool *pool, unsigned *seen)
+{
+    uint64_t word = atomic_load(&pool->word);
+    while (word & IS_OPEN) {
+        if (atomic_compare_exchange_weak(&pool->word, &word, word + ONE_INSIDE))
+            break;
+    }
+    *seen = op_number(word);
+    return (word & IS_OPEN) != 0;
+}
+
+static void leave(struct pool *pool)
+{
+    uint64_t before = atomic_fetch_sub(&pool->word, ONE_INSIDE);
+    if ((before & IS_OPEN) || inside(before) > 1)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_signal(&pool->left);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static void *work(void *argument)
@@ -64,21 +120,43 @@ static void *work(void *argument)
     struct worker *worker = argument;
     struct pool *pool = worker->pool;
     unsigned seen = 0;
-    while (wait_for_op(pool, &seen)) {
-        int is_open = pool->is_open;
-        if (is_open)
-            atomic_fetch_add(&pool->inside, 1);
-        pthread_mutex_unlock(&pool->lock);
-        if (!is_open)
+    while (wait_for_op(pool, seen)) {
+        if (!enter(pool, &seen))
             continue;
         take_tasks(pool, worker->index);
-        pthread_mutex_lock(&pool->lock);
-        if (atomic_fetch_sub(&pool->inside, 1) == 1)
-            pthread_cond_signal(&pool->left);
-        pthread_mutex_unlock(&pool->lock);
+        leave(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
     return NULL;
+}
+
+static void open_op(struct pool *pool, size_t tasks)
+{
+    size_t threads = (size_t)pool->threads;
+    for (size_t i = 0; i < threads; i++) {
+        pool->shares[i].end = tasks * (i + 1) / threads;
+        atomic_store(&pool->shares[i].next, tasks * i / threads);
+    }
+    uint64_t number = op_number(atomic_load(&pool->word)) + 1u;
+    atomic_store(&pool->word, number << 32 | IS_OPEN);
+    if (atomic_load(&pool->asleep) == 0)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_broadcast(&pool->opened);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void close_op(struct pool *pool)
+{
+    atomic_fetch_and(&pool->word, ~IS_OPEN);
+    for (int look = 0; look < LOOKS; look++) {
+        if (inside(atomic_load(&pool->word)) == 0)
+            return;
+        look_away();
+    }
+    pthread_mutex_lock(&pool->lock);
+    while (inside(atomic_load(&pool->word)) > 0)
+        pthread_cond_wait(&pool->left, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 void pool_run(struct pool *pool, size_t tasks,
@@ -89,27 +167,11 @@ void pool_run(struct pool *pool, size_t tasks,
             run(job, task, 0);
         return;
     }
-    pthread_mutex_lock(&pool->lock);
     pool->run = run;
     pool->job = job;
-    pool->tasks = tasks;
-    atomic_store(&pool->next, 0);
-    pool->is_open = 1;
-    atomic_fetch_add(&pool->op, 1);
-    pthread_cond_broadcast(&pool->opened);
-    pthread_mutex_unlock(&pool->lock);
-
+    open_op(pool, tasks);
     take_tasks(pool, 0);
-
-    pthread_mutex_lock(&pool->lock);
-    pool->is_open = 0;
-    pthread_mutex_unlock(&pool->lock);
-    for (int look = 0; look < LOOKS && atomic_load(&pool->inside) > 0; look++)
-        look_away();
-    pthread_mutex_lock(&pool->lock);
-    while (atomic_load(&pool->inside) > 0)
-        pthread_cond_wait(&pool->left, &pool->lock);
-    pthread_mutex_unlock(&pool->lock);
+    close_op(pool);
 }
 
 /* Workers leave every signal to the threads that expect them. */
@@ -125,15 +187,20 @@ static int start_worker(struct worker *worker)
 
 enum status pool_create(int threads, struct pool **result)
 {
-    struct pool *pool = calloc(1, sizeof *pool);
+    struct pool *pool = aligned_alloc(LINE, sizeof *pool);
     struct worker *workers = calloc((size_t)threads, sizeof *workers);
-    if (!pool || !workers) {
+    struct share *shares = aligned_alloc(LINE, (size_t)threads * sizeof *shares);
+    if (!pool || !workers || !shares) {
         free(pool);
         free(workers);
+        free(shares);
         return status_fail(STATUS_FAILED, "cpu: no memory for %d threads", threads);
     }
+    memset(pool, 0, sizeof *pool);
+    memset(shares, 0, (size_t)threads * sizeof *shares);
     pool->threads = threads;
     pool->workers = workers;
+    pool->shares = shares;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->opened, NULL);
     pthread_cond_init(&pool->left, NULL);
@@ -168,5 +235,6 @@ void pool_destroy(struct pool *pool)
     pthread_cond_destroy(&pool->opened);
     pthread_cond_destroy(&pool->left);
     free(pool->workers);
+    free(pool->shares);
     free(pool);
 }
