@@ -107,26 +107,38 @@ ALWAYS_INLINE void wino_taps_turned(VEC *to, int to_step, const VEC *m, int step
 
 /* ---- operands to points ---------------------------------------------------------- */
 
-/* The tiles of an image, one after the other. */
+/* The tiles of an image, one after the other, and the row that each class has next. */
 struct wino_walk {
     size_t sample;
     int down, across;
+    size_t row[WINO_CLASSES];
 };
 
-ALWAYS_INLINE struct wino_walk wino_walk_to(const struct wino_image *image, size_t tile)
+ALWAYS_INLINE struct wino_walk wino_walk_to(const struct wino_tiling *tiling, size_t tile)
 {
-    size_t line = tile / (size_t)image->tiles_w;
-    return (struct wino_walk){line / (size_t)image->tiles_h,
-                              (int)(line % (size_t)image->tiles_h),
-                              (int)(tile % (size_t)image->tiles_w)};
+    size_t line = tile / (size_t)tiling->w;
+    return (struct wino_walk){line / (size_t)tiling->h,
+                              (int)(line % (size_t)tiling->h),
+                              (int)(tile % (size_t)tiling->w),
+                              {0}};
 }
 
-ALWAYS_INLINE void wino_walk_on(const struct wino_image *image, struct wino_walk *walk)
+/* Whether the tile has the points of a class. */
+ALWAYS_INLINE int wino_has(const struct wino_tiling *tiling, const struct wino_walk *walk,
+                           const int kind)
 {
-    if (++walk->across < image->tiles_w)
+    return (!(kind & 2) || walk->down < tiling->full_h) &&
+           (!(kind & 1) || walk->across < tiling->full_w);
+}
+
+ALWAYS_INLINE void wino_walk_on(const struct wino_tiling *tiling, struct wino_walk *walk)
+{
+    for (int kind = 0; kind < WINO_CLASSES; kind++)
+        walk->row[kind] += wino_has(tiling, walk, kind) ? 1 : 0;
+    if (++walk->across < tiling->w)
         return;
     walk->across = 0;
-    if (++walk->down < image->tiles_h)
+    if (++walk->down < tiling->h)
         return;
     walk->down = 0;
     walk->sample++;
@@ -164,30 +176,57 @@ ALWAYS_INLINE void wino_scatter(const VEC *points, float *to, size_t point_step)
         v_store(to + (size_t)e * point_step, points[e]);
 }
 
-/* The same of the first half of each vector, where `is_half`. */
-ALWAYS_INLINE void wino_scatter_some(const VEC *points, float *to, size_t point_step,
-                                     int is_half)
+/* Where a tile's points go: its row of each class, NULL where the tile is not in it. */
+struct wino_target {
+    float *row[WINO_CLASSES];
+    size_t point_step;
+};
+
+ALWAYS_INLINE struct wino_target wino_target(const struct wino_spread *s,
+                                             const struct wino_walk *walk)
 {
-#ifdef HALF_VEC
-    if (is_half) {
-#pragma GCC unroll 25
-        for (int e = 0; e < WINO_POINTS; e++)
-            h_store(to + (size_t)e * point_step, h_low(points[e]));
-        return;
-    }
-#else
+    struct wino_target target = {.point_step = s->point_step};
+    for (int kind = 0; kind < WINO_CLASSES; kind++)
+        if (wino_has(&s->image.tiling, walk, kind))
+            target.row[kind] = s->to + (s->row[kind] + walk->row[kind]) * s->tile_step;
+    return target;
+}
+
+/* The points of the vector of channels at `place`; of a half vector, where `is_half`. */
+ALWAYS_INLINE void wino_put(const VEC *points, const struct wino_target *target,
+                            size_t place, int is_half)
+{
+#ifndef HALF_VEC
     _Static_assert(LANES <= WINO_CHANNELS / 2, "a phase is whole vectors");
-#endif
     (void)is_half;
-    wino_scatter(points, to, point_step);
+#endif
+#pragma GCC unroll 4
+    for (int kind = 0; kind < WINO_CLASSES; kind++) {
+        if (!target->row[kind])
+            continue;
+        float *to = target->row[kind] + place;
+#pragma GCC unroll 25
+        for (int e = 0; e < WINO_POINTS; e++) {
+            if (WINO_CLASS(e) != kind)
+                continue;
+#ifdef HALF_VEC
+            if (is_half) {
+                h_store(to + (size_t)e * target->point_step, h_low(points[e]));
+                continue;
+            }
+#endif
+            v_store(to + (size_t)e * target->point_step, points[e]);
+        }
+    }
 }
 
 /* One phase of one tile of x, one vector of channels, of which half is stored where that is
  * what the phase has. */
 ALWAYS_INLINE void wino_spread_phase(const struct wino_image *image, enum dtype dtype,
                                      const struct wino_walk *walk, int phase, int channel,
-                                     int n, const int inside, float *to,
-                                     size_t point_step, int is_half)
+                                     int n, const int inside,
+                                     const struct wino_target *target, size_t place,
+                                     int is_half)
 {
     VEC d[WINO_POINTS], half[WINO_POINTS];
     int top = 2 * WINO_OUT * walk->down - 1 + phase / 2;
@@ -200,33 +239,36 @@ ALWAYS_INLINE void wino_spread_phase(const struct wino_image *image, enum dtype 
 #pragma GCC unroll 5
     for (int i = 0; i < WINO_SIDE; i++)
         wino_input(d + i * WINO_SIDE, 1, half + i * WINO_SIDE, 1);
-    wino_scatter_some(d, to, point_step, is_half);
+    wino_put(d, target, place, is_half);
 }
 
 ALWAYS_INLINE void wino_spread_x_as(const struct wino_spread *s, enum dtype dtype)
 {
     enum { REACH = 2 * WINO_OUT + 1, TILE = 2 * LANES };
     const struct wino_image *image = &s->image;
-    struct wino_walk walk = wino_walk_to(image, s->first);
+    struct wino_walk walk = wino_walk_to(&image->tiling, s->first);
     int width = WINO_PHASE(s->channels), is_half = width < LANES;
-    float *row = s->to;
-    for (int t = 0; t < s->tiles; t++, wino_walk_on(image, &walk), row += s->tile_step) {
+    for (int t = 0; t < s->tiles; t++, wino_walk_on(&image->tiling, &walk)) {
+        struct wino_target target = wino_target(s, &walk);
         int top = 2 * WINO_OUT * walk.down - 1, left = 2 * WINO_OUT * walk.across - 1;
         int inside = top >= 0 && left >= 0 && top + REACH < image->height &&
                      left + REACH < image->width;
         for (int column = 0; column < 4 * width; column += is_half ? width : LANES) {
             int phase = column / width, lane = column % width;
             int n = s->channels - lane;
-            float *to = row + (size_t)(column / TILE) * s->pair_step + column % TILE;
-            if (n <= 0)
+            size_t place =
+                (size_t)(column / TILE) * s->pair_step + (size_t)(column % TILE);
+            if (n <= 0) {
+                VEC zeros[WINO_POINTS];
                 for (int e = 0; e < WINO_POINTS; e++)
-                    v_store(to + (size_t)e * s->point_step, v_zero());
-            else if (inside)
-                wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 1, to,
-                                  s->point_step, is_half);
+                    zeros[e] = v_zero();
+                wino_put(zeros, &target, place, is_half);
+            } else if (inside)
+                wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 1,
+                                  &target, place, is_half);
             else
-                wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 0, to,
-                                  s->point_step, is_half);
+                wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 0,
+                                  &target, place, is_half);
         }
     }
 }
@@ -244,9 +286,9 @@ static void wino_spread_x(const struct wino_spread *s)
 ALWAYS_INLINE void wino_spread_dy_as(const struct wino_spread *s, enum dtype dtype)
 {
     const struct wino_image *image = &s->image;
-    struct wino_walk walk = wino_walk_to(image, s->first);
-    float *row = s->to;
-    for (int t = 0; t < s->tiles; t++, wino_walk_on(image, &walk), row += s->tile_step) {
+    struct wino_walk walk = wino_walk_to(&image->tiling, s->first);
+    for (int t = 0; t < s->tiles; t++, wino_walk_on(&image->tiling, &walk)) {
+        struct wino_target target = wino_target(s, &walk);
         int top = WINO_OUT * walk.down, left = WINO_OUT * walk.across;
         int inside = top + WINO_OUT <= image->height && left + WINO_OUT <= image->width;
         for (int c = 0; c < s->channels; c += LANES) {
@@ -263,7 +305,7 @@ ALWAYS_INLINE void wino_spread_dy_as(const struct wino_spread *s, enum dtype dty
 #pragma GCC unroll 5
             for (int i = 0; i < WINO_SIDE; i++)
                 wino_output_turned(points + i * WINO_SIDE, 1, half + i * WINO_OUT, 1);
-            wino_scatter(points, row + c, s->point_step);
+            wino_put(points, &target, (size_t)c, 0);
         }
     }
 }
@@ -333,37 +375,45 @@ static void wino_weights_dgrad(const void *taps, enum dtype dtype, size_t offset
 
 /* ---- the products ---------------------------------------------------------------- */
 
-ALWAYS_INLINE void wino_multiply_as(const struct wino_product *p, const size_t row_step,
-                                    const size_t depth_step)
+/* The product at point e of `rows` x `depth`, from `left` on, and `depth` x cols. Without
+ * depth its sums are zeros. */
+ALWAYS_INLINE void wino_multiply_at(const struct wino_product *p, int e,
+                                    const float *left, const size_t row_step,
+                                    const size_t depth_step, int rows, int depth)
 {
     struct block block = {.result_step = WINO_STEP_OF(p->cols)};
-    for (int e = 0; e < WINO_POINTS; e++) {
-        const float *left = p->left + (size_t)e * p->left_point;
-        float *result = p->result + (size_t)e * p->result_point;
-        for (int k = 0; k < p->depth; k += WINO_DEPTH) {
-            const float *right =
-                p->right + (size_t)e * p->right_point + (size_t)(k * 2 * LANES);
-            block.depth = p->depth - k < WINO_DEPTH ? p->depth - k : WINO_DEPTH;
-            block.accumulate = p->accumulate || k > 0;
-            for (int n = 0; n < p->cols; n += 2 * LANES, right += p->right_panel)
-                for (int m = 0; m < p->rows; m += TILE_ROWS)
-                    tile_covering(&block,
-                                  left + (size_t)m * row_step + (size_t)k * depth_step,
-                                  row_step, depth_step, right,
-                                  result + (size_t)m * block.result_step + n, p->rows - m,
-                                  p->cols - n, 0);
-        }
-    }
+    float *result = p->result + (size_t)e * p->result_point;
+    int k = 0;
+    do {
+        const float *right =
+            p->right + (size_t)e * p->right_point + (size_t)(k * 2 * LANES);
+        block.depth = depth - k < WINO_DEPTH ? depth - k : WINO_DEPTH;
+        block.accumulate = p->accumulate || k > 0;
+        for (int n = 0; n < p->cols; n += 2 * LANES, right += p->right_panel)
+            for (int m = 0; m < rows; m += TILE_ROWS)
+                tile_covering(
+                    &block, left + (size_t)m * row_step + (size_t)k * depth_step,
+                    row_step, depth_step, right,
+                    result + (size_t)m * block.result_step + n, rows - m, p->cols - n, 0);
+        k += WINO_DEPTH;
+    } while (k < depth);
 }
 
 static void wino_multiply_rows(const struct wino_product *p)
 {
-    wino_multiply_as(p, WINO_LEFT_STEP, 1);
+    for (int e = 0; e < WINO_POINTS; e++) {
+        struct wino_rows tiles = p->tiles[WINO_CLASS(e)];
+        wino_multiply_at(
+            p, e, p->left + (size_t)e * p->left_point + tiles.first * WINO_LEFT_STEP,
+            WINO_LEFT_STEP, 1, tiles.count, p->channels);
+    }
 }
 
 static void wino_multiply_columns(const struct wino_product *p)
 {
-    wino_multiply_as(p, 1, WINO_ROWS);
+    for (int e = 0; e < WINO_POINTS; e++)
+        wino_multiply_at(p, e, p->left + (size_t)e * p->left_point, 1, WINO_ROWS,
+                         p->channels, p->tiles[WINO_CLASS(e)].count);
 }
 
 /* ---- points to results ----------------------------------------------------------- */
@@ -425,17 +475,31 @@ ALWAYS_INLINE void wino_load_points(VEC *m, const float *from, size_t point_step
         m[e] = v_load(from + (size_t)e * point_step);
 }
 
+/* The points of one tile, zeros where it has none. */
+ALWAYS_INLINE void wino_take(VEC *m, const struct wino_gather *g,
+                             const struct wino_walk *walk, int col)
+{
+#pragma GCC unroll 4
+    for (int kind = 0; kind < WINO_CLASSES; kind++) {
+        int has = wino_has(&g->image.tiling, walk, kind);
+        const float *from = g->from + walk->row[kind] * WINO_COLS + col;
+#pragma GCC unroll 25
+        for (int e = 0; e < WINO_POINTS; e++)
+            if (WINO_CLASS(e) == kind)
+                m[e] = has ? v_load(from + (size_t)e * g->point_step) : v_zero();
+    }
+}
+
 /* The tiles of y, one vector of columns. */
 ALWAYS_INLINE void wino_gather_y_vector(const struct wino_gather *g, int col)
 {
     const struct wino_image *image = &g->image;
     struct wino_epilogue epilogue = wino_epilogue(g, col);
-    struct wino_walk walk = wino_walk_to(image, g->first);
-    const float *from = g->from + col;
+    struct wino_walk walk = wino_walk_to(&image->tiling, g->first);
     int n = g->cols - col;
-    for (int t = 0; t < g->tiles; t++, wino_walk_on(image, &walk), from += WINO_COLS) {
+    for (int t = 0; t < g->tiles; t++, wino_walk_on(&image->tiling, &walk)) {
         VEC m[WINO_POINTS], half[WINO_OUT * WINO_SIDE], y[WINO_OUT * WINO_OUT];
-        wino_load_points(m, from, g->point_step);
+        wino_take(m, g, &walk, col);
 #pragma GCC unroll 5
         for (int j = 0; j < WINO_SIDE; j++)
             wino_output(half + j, WINO_SIDE, m + j, WINO_SIDE);
@@ -466,28 +530,27 @@ static void wino_gather_y(const struct wino_gather *g)
 
 /* Adds the tiles of one sample onto the plane of their phase, where neighbours overlap by
  * one line. */
-ALWAYS_INLINE void wino_fold_sample(const struct wino_gather *g, const float *from,
-                                    float *plane, size_t plane_line)
+ALWAYS_INLINE void wino_fold_sample(const struct wino_gather *g, struct wino_walk *walk,
+                                    int col, size_t plane_line)
 {
-    for (int down = 0; down < g->image.tiles_h; down++) {
-        for (int across = 0; across < g->image.tiles_w; across++, from += WINO_COLS) {
-            VEC m[WINO_POINTS], half[WINO_POINTS];
-            wino_load_points(m, from, g->point_step);
+    const struct wino_tiling *tiling = &g->image.tiling;
+    for (int t = 0; t < tiling->h * tiling->w; t++, wino_walk_on(tiling, walk)) {
+        VEC m[WINO_POINTS], half[WINO_POINTS];
+        wino_take(m, g, walk, col);
+#pragma GCC unroll 5
+        for (int j = 0; j < WINO_SIDE; j++)
+            wino_input_turned(half + j, WINO_SIDE, m + j, WINO_SIDE);
+#pragma GCC unroll 5
+        for (int i = 0; i < WINO_SIDE; i++)
+            wino_input_turned(m + i * WINO_SIDE, 1, half + i * WINO_SIDE, 1);
+        float *to = g->plane + (size_t)(WINO_OUT * walk->down) * plane_line +
+                    (size_t)(WINO_OUT * walk->across * LANES);
+#pragma GCC unroll 5
+        for (int i = 0; i < WINO_SIDE; i++, to += plane_line) {
 #pragma GCC unroll 5
             for (int j = 0; j < WINO_SIDE; j++)
-                wino_input_turned(half + j, WINO_SIDE, m + j, WINO_SIDE);
-#pragma GCC unroll 5
-            for (int i = 0; i < WINO_SIDE; i++)
-                wino_input_turned(m + i * WINO_SIDE, 1, half + i * WINO_SIDE, 1);
-            float *to = plane + (size_t)(WINO_OUT * down) * plane_line +
-                        (size_t)(WINO_OUT * across * LANES);
-#pragma GCC unroll 5
-            for (int i = 0; i < WINO_SIDE; i++, to += plane_line) {
-#pragma GCC unroll 5
-                for (int j = 0; j < WINO_SIDE; j++)
-                    v_store(to + j * LANES,
-                            v_add(v_load(to + j * LANES), m[i * WINO_SIDE + j]));
-            }
+                v_store(to + j * LANES,
+                        v_add(v_load(to + j * LANES), m[i * WINO_SIDE + j]));
         }
     }
 }
@@ -497,15 +560,16 @@ ALWAYS_INLINE void wino_gather_dx_vector(const struct wino_gather *g, int col)
 {
     const struct wino_image *image = &g->image;
     struct wino_epilogue epilogue = wino_epilogue(g, col);
-    int lines = WINO_OUT * image->tiles_h + 1, per_line = WINO_OUT * image->tiles_w + 1;
+    const struct wino_tiling *tiling = &image->tiling;
+    int lines = WINO_OUT * tiling->h + 1, per_line = WINO_OUT * tiling->w + 1;
     size_t plane_line = (size_t)(per_line * LANES);
     int down = g->phase / 2, across = g->phase % 2, n = g->cols - col;
-    int per_sample = image->tiles_h * image->tiles_w;
-    size_t sample = g->first / (size_t)per_sample;
-    for (int t = 0; t < g->tiles; t += per_sample, sample++) {
+    struct wino_walk walk = wino_walk_to(tiling, g->first);
+    for (int t = 0; t < g->tiles; t += tiling->h * tiling->w) {
+        size_t sample = walk.sample;
         for (size_t i = 0; i < (size_t)lines * plane_line; i += LANES)
             v_store(g->plane + i, v_zero());
-        wino_fold_sample(g, g->from + (size_t)t * WINO_COLS + col, g->plane, plane_line);
+        wino_fold_sample(g, &walk, col, plane_line);
         // Entry (i, j) of the plane is pixel (2i - 1 + down, 2j - 1 + across).
         for (int i = 1 - down; i < lines && 2 * i - 1 + down < image->height; i++) {
             size_t line = (sample * (size_t)image->height + (size_t)(2 * i - 1 + down)) *

@@ -110,44 +110,81 @@ struct sweep {
 #define WINO_ROWS 48      // rows of a task of wgrad, whose columns are WINO_DEPTH
 #define WINO_LEFT_STEP 80 // floats from one row of a left side to the next
 
-/* Places that each phase of x has in a step with so many channels; those beyond the channels
- * hold zeros. */
+/* Places that each phase of x has in a step with so many channels; those beyond the
+ * channels hold zeros. */
 #define WINO_PHASE(channels) \
     ((channels) > WINO_CHANNELS / 2 ? WINO_CHANNELS : WINO_CHANNELS / 2)
+
+/* The tiles of a sample of y, and how many along each axis have all of their four lines.
+ */
+struct wino_tiling {
+    int h, w, full_h, full_w;
+};
+
+/* Points at infinity give the fourth line of y and nothing else, so that a tile without
+ * it has no products there. Points e = 5*i + j fall into four classes: 2 where i is
+ * infinity, which only tiles of full_h have, plus 1 where j is, which only those of full_w
+ * have. */
+enum { WINO_CLASSES = 4 };
+#define WINO_CLASS(e) ((e) / 5 / 4 * 2 + (e) % 5 / 4)
+
+/* Rows of a class, which are its tiles, one after the other. */
+struct wino_rows {
+    size_t first;
+    int count;
+};
+
+/* The row that `tile` has in a class; of a tile that is not in it, that of the next. */
+static inline size_t wino_row(const struct wino_tiling *tiling, int kind, size_t tile)
+{
+    size_t h = (size_t)(kind & 2 ? tiling->full_h : tiling->h);
+    size_t w = (size_t)(kind & 1 ? tiling->full_w : tiling->w);
+    size_t line = tile / (size_t)tiling->w, across = tile % (size_t)tiling->w;
+    size_t sample = line / (size_t)tiling->h, down = line % (size_t)tiling->h;
+    if (down >= h)
+        return (sample + 1) * h * w;
+    return (sample * h + down) * w + (across < w ? across : w);
+}
 
 /* A tensor seen as tiles of 4x4 pixels of y: y itself, or x, where a tile is 10x10. */
 struct wino_image {
     const void *data;
     enum dtype dtype;
     int height, width, channels;
-    int tiles_h, tiles_w; // of a sample
+    struct wino_tiling tiling;
 };
 
-/* Tiles [first, first + tiles) to points. Point e of tile t goes to
- *   to + e*point_step + t*tile_step + place of the channel
+/* Tiles [first, first + tiles) to points. Point e of tile t, which has row r in the class
+ * of e, goes to
+ *   to + e*point_step + (row[class] + r - row of `first`)*tile_step + channel's place
  * where channel c of dy has place c. Channel c of a phase of x is column
- * n = phase*WINO_PHASE(channels) + c and has place n/TILE*pair_step + n%TILE, TILE = 2*LANES. */
+ * n = phase*WINO_PHASE(channels) + c and has place n/TILE*pair_step + n%TILE, where TILE =
+ * 2*LANES. */
 struct wino_spread {
     struct wino_image image;
     size_t first;
     int tiles, channel, channels; // x: at most WINO_CHANNELS
     float *to;
+    size_t row[WINO_CLASSES];
     size_t point_step, tile_step, pair_step;
 };
 
-/* 25 products, one per point, of `rows` x `depth` and `depth` x `cols`. Rows of the result
- * are WINO_COLS or WINO_DEPTH apart, whichever holds `cols`. */
+/* 25 products, one per point, with `cols` columns. Tiles are the rows of the left side,
+ * and `channels` the depth; or tiles, from the chunk's first on, are the depth and
+ * `channels` the rows. Rows of the result are WINO_COLS or WINO_DEPTH apart, whichever
+ * holds `cols`. */
 struct wino_product {
     const float *left, *right;
     size_t left_point, right_point, right_panel;
     float *result;
     size_t result_point;
-    int rows, cols, depth, accumulate;
+    struct wino_rows tiles[WINO_CLASSES];
+    int channels, cols, accumulate;
 };
 #define WINO_STEP_OF(cols) ((cols) > WINO_COLS ? WINO_DEPTH : WINO_COLS)
 
-/* Points of tiles [first, first + tiles) to stored pixels of y or dx. The sums are
- * overwritten. */
+/* Points of tiles [first, first + tiles), whose rows are the first of each class, to
+ * stored pixels of y or dx. The sums are overwritten. */
 struct wino_gather {
     struct wino_image image;
     const float *from;

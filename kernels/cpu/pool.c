@@ -49,8 +49,8 @@ struct pool {
 
     _Alignas(LINE) pthread_mutex_t lock; // for those who sleep
     pthread_cond_t opened, left;
-    atomic_int asleep; // workers
-    int is_over;       // under the lock: the pool ends
+    atomic_int asleep;      // workers
+    int is_over;            // under the lock: the pool ends
     struct worker *workers; // [threads - 1]
     int started;            // how many of them run
 };

@@ -53,8 +53,7 @@ static struct wino_image image_of(const struct winograd *winograd,
                                .height = tensor->shape.h,
                                .width = tensor->shape.w,
                                .channels = tensor->shape.c,
-                               .tiles_h = winograd->tiles_h,
-                               .tiles_w = winograd->tiles_w};
+                               .tiling = winograd->tiling};
 }
 
 /* Tiles of one block of the chunk, counted from the chunk's first. */
@@ -74,6 +73,29 @@ static int at_most(int a, int b)
     return a < b ? a : b;
 }
 
+/* The rows of each class that tiles of the chunk have among the chunk's. */
+static void rows_of_span(const struct wino_job *job, struct tile_span span,
+                         struct wino_rows *rows)
+{
+    const struct wino_tiling *tiling = &job->winograd->tiling;
+    size_t first = job->first + span.first;
+    for (int kind = 0; kind < WINO_CLASSES; kind++) {
+        size_t row = wino_row(tiling, kind, first);
+        rows[kind] = (struct wino_rows){
+            row - wino_row(tiling, kind, job->first),
+            (int)(wino_row(tiling, kind, first + (size_t)span.count) - row)};
+    }
+}
+
+/* The first of a span's rows in each class. */
+static void first_rows(const struct wino_job *job, struct tile_span span, size_t *first)
+{
+    struct wino_rows rows[WINO_CLASSES];
+    rows_of_span(job, span, rows);
+    for (int kind = 0; kind < WINO_CLASSES; kind++)
+        first[kind] = rows[kind].first;
+}
+
 /* Runs spread, then multiply, for each chunk. */
 static void run_chunks(struct device *device, struct wino_job *job, size_t spread_columns,
                        void (*spread)(void *job, size_t task, int thread),
@@ -91,12 +113,11 @@ static void run_chunks(struct device *device, struct wino_job *job, size_t sprea
     }
 }
 
-/* Points of the chunk's tiles from `first` on, for one step of depth: the left side of
- * forward and dgrad. */
-static float *left_points(const struct wino_job *job, size_t step, size_t first)
+/* Points of the chunk's tiles for one step of depth: the left side of forward and dgrad.
+ */
+static float *left_points(const struct wino_job *job, size_t step)
 {
-    return job->points + step * WINO_POINTS * job->pass->left_point +
-           first * WINO_LEFT_STEP;
+    return job->points + step * WINO_POINTS * job->pass->left_point;
 }
 
 /* The product of a task of forward or dgrad, but for what each step of depth has its
@@ -105,15 +126,16 @@ static struct wino_product product_for(const struct wino_job *job,
                                        const struct scratch *scratch,
                                        struct tile_span span, int cols)
 {
-    return (struct wino_product){.right = scratch->right,
-                                 .left_point = job->pass->left_point,
-                                 .right_point = RIGHT_POINT,
-                                 .right_panel =
-                                     (size_t)(WINO_DEPTH * job->isa->tile_cols),
-                                 .result = scratch->points,
-                                 .result_point = RESULT_POINT,
-                                 .rows = span.count,
-                                 .cols = cols};
+    struct wino_product product = {.right = scratch->right,
+                                   .left_point = job->pass->left_point,
+                                   .right_point = RIGHT_POINT,
+                                   .right_panel =
+                                       (size_t)(WINO_DEPTH * job->isa->tile_cols),
+                                   .result = scratch->points,
+                                   .result_point = RESULT_POINT,
+                                   .cols = cols};
+    rows_of_span(job, span, product.tiles);
+    return product;
 }
 
 /* Where a task of forward or dgrad puts its results. */
@@ -182,11 +204,12 @@ static void spread_x_rows_task(void *job_pointer, size_t task, int thread)
         .tiles = span.count,
         .channel = channel,
         .channels = at_most(job->x.channels - channel, WINO_CHANNELS),
-        .to = left_points(job, step, span.first),
+        .to = left_points(job, step),
         .point_step = job->pass->left_point,
         .tile_step = WINO_LEFT_STEP,
         .pair_step = (size_t)job->isa->tile_cols,
     };
+    first_rows(job, span, spread.row);
     job->isa->wino_spread_x(&spread);
 }
 
@@ -217,9 +240,9 @@ static void forward_task(void *job_pointer, size_t task, int thread)
     int cols = at_most(job->y.channels - col, WINO_COLS);
     struct wino_product product = product_for(job, scratch, span, cols);
     for (int step = 0; step < pass->depth_steps; step++) {
-        product.depth = 4 * WINO_PHASE(job->x.channels - step * WINO_CHANNELS);
+        product.channels = 4 * WINO_PHASE(job->x.channels - step * WINO_CHANNELS);
         forward_weights(job, step, col, cols, scratch->right);
-        product.left = left_points(job, (size_t)step, span.first);
+        product.left = left_points(job, (size_t)step);
         product.accumulate = step > 0;
         job->isa->wino_multiply_rows(&product);
     }
@@ -272,10 +295,11 @@ static void spread_dy_rows_task(void *job_pointer, size_t task, int thread)
         .tiles = span.count,
         .channel = channel,
         .channels = at_most(job->y.channels - channel, WINO_DEPTH),
-        .to = left_points(job, step, span.first),
+        .to = left_points(job, step),
         .point_step = job->pass->left_point,
         .tile_step = WINO_LEFT_STEP,
     };
+    first_rows(job, span, spread.row);
     job->isa->wino_spread_dy(&spread);
 }
 
@@ -294,11 +318,12 @@ static void dgrad_task(void *job_pointer, size_t task, int thread)
         product_for(job, scratch, span, at_most(channels - channel, WINO_COLS));
     for (int step = 0; step < pass->depth_steps; step++) {
         int first = step * WINO_DEPTH;
-        product.depth = at_most(job->y.channels - first, WINO_DEPTH);
-        job->isa->wino_weights_dgrad(
-            w->data, w->dtype, (size_t)first * row_step + first_tap, row_step,
-            (size_t)channels, product.depth, product.cols, scratch->right, RIGHT_POINT);
-        product.left = left_points(job, (size_t)step, span.first);
+        product.channels = at_most(job->y.channels - first, WINO_DEPTH);
+        job->isa->wino_weights_dgrad(w->data, w->dtype,
+                                     (size_t)first * row_step + first_tap, row_step,
+                                     (size_t)channels, product.channels, product.cols,
+                                     scratch->right, RIGHT_POINT);
+        product.left = left_points(job, (size_t)step);
         product.accumulate = step > 0;
         job->isa->wino_multiply_rows(&product);
     }
@@ -343,14 +368,14 @@ static void spread_both_task(void *job_pointer, size_t task, int thread)
     size_t column = task % columns, rows = (size_t)pass->depth_steps;
     struct tile_span span = span_of(job, task / columns, SPREAD_TILES);
     struct wino_spread spread = {.first = job->first + span.first, .tiles = span.count};
+    first_rows(job, span, spread.row);
     if (column < rows) {
         spread.image = job->y;
         spread.channel = (int)column * WINO_ROWS;
         spread.channels = at_most(job->y.channels - spread.channel, WINO_ROWS);
         spread.point_step = pass->left_point;
         spread.tile_step = WINO_ROWS;
-        spread.to = job->y_points + column * WINO_POINTS * spread.point_step +
-                    span.first * WINO_ROWS;
+        spread.to = job->y_points + column * WINO_POINTS * spread.point_step;
         job->isa->wino_spread_dy(&spread);
         return;
     }
@@ -361,8 +386,7 @@ static void spread_both_task(void *job_pointer, size_t task, int thread)
     spread.point_step = pass->right_point;
     spread.tile_step = tile_cols;
     spread.pair_step = pass->chunk * tile_cols;
-    spread.to = job->points + (column - rows) * WINO_POINTS * spread.point_step +
-                span.first * tile_cols;
+    spread.to = job->points + (column - rows) * WINO_POINTS * spread.point_step;
     job->isa->wino_spread_x(&spread);
 }
 
@@ -383,15 +407,15 @@ static void wgrad_task(void *job_pointer, size_t task, int thread)
         .result = job->results ? job->results + task * WINO_POINTS * WINO_GRAD_POINT
                                : job->scratch[thread].points,
         .result_point = WINO_GRAD_POINT,
-        .rows = at_most(job->y.channels - row, WINO_ROWS),
+        .channels = at_most(job->y.channels - row, WINO_ROWS),
         .cols = 4 * WINO_PHASE(channels),
-        .depth = (int)job->tiles,
         .accumulate = job->first > 0};
+    rows_of_span(job, (struct tile_span){0, (int)job->tiles}, product.tiles);
     job->isa->wino_multiply_columns(&product);
     if (job->first + job->tiles < job->winograd->tiles)
         return;
     size_t tap_step = (size_t)job->x.channels;
-    for (int i = 0; i < product.rows; i++)
+    for (int i = 0; i < product.channels; i++)
         job->isa->wino_gather_dw(
             product.result + i * WINO_STEP_OF(product.cols), WINO_GRAD_POINT, channels,
             job->dtype, job->grad + (size_t)(row + i) * 16 * tap_step + (size_t)channel,

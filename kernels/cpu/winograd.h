@@ -11,11 +11,13 @@
  *   dgrad    dd = B   [ sum over outputs of  (G g G^T) * (A dy A^T) ] B^T
  *   wgrad    dg = G^T [ sum over tiles of    (B^T d B) * (A dy A^T) ] G
  * The sums are 25 matrix products; dgrad's tiles of dd, 5x5, overlap by one line and are
- * added. The points are 7/16, -7/16, 5/4, -5/4 and infinity. Of the sets that were tried
- * their error is the smallest, less than half of that of 0, 1, -1, 2 and infinity; A and B are
- * exact in f32. What is left of the error is that of the products' own sums, magnified by
- * the last transform, which is why a block product is only WINO_DEPTH deep: the error then
- * stays within twice that of the direct products in all three passes.
+ * added. Infinity gives the last of the four outputs alone: a tile that ends beyond y has
+ * no products there, of the four tiles of 7x7 outputs 81 for 100. The points are 7/16,
+ * -7/16, 5/4, -5/4 and infinity. Of the sets that were tried their error is the smallest,
+ * less than half of that of 0, 1, -1, 2 and infinity; A and B are exact in f32. What is
+ * left of the error is that of the products' own sums, magnified by the last transform,
+ * which is why a block product is only WINO_DEPTH deep: the error then stays within twice
+ * that of the direct products in all three passes.
  *
  * An inf or a NaN among the operands makes every result of its tile NaN, neighbours that
  * the definition leaves finite included; one is never lost. With the points above all
@@ -50,7 +52,7 @@ struct wino_pass {
 
 struct winograd {
     struct conv_desc desc;
-    int tiles_h, tiles_w;
+    struct wino_tiling tiling;
     size_t tiles;
     struct wino_pass forward, dgrad, wgrad;
 };
@@ -64,7 +66,7 @@ struct wino_fits {
 struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc *desc,
                                const struct cpu_backend *backend);
 
-/* Of the 25 products, in any of the passes; tiles that reach beyond y count whole. */
+/* Of the 25 products, in any of the passes. */
 double winograd_multiplications(const struct winograd *winograd);
 
 /* What a pass is estimated to take, in multiply-adds of the products, and whether its error

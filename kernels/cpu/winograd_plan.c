@@ -62,9 +62,9 @@ static int plan_dgrad(struct winograd *winograd, int threads)
 {
     const struct conv_desc *d = &winograd->desc;
     struct wino_pass *pass = &winograd->dgrad;
-    size_t per_sample = (size_t)winograd->tiles_h * (size_t)winograd->tiles_w;
+    size_t per_sample = (size_t)winograd->tiling.h * (size_t)winograd->tiling.w;
     size_t plane =
-        (size_t)(4 * winograd->tiles_h + 1) * (size_t)(4 * winograd->tiles_w + 1);
+        (size_t)(4 * winograd->tiling.h + 1) * (size_t)(4 * winograd->tiling.w + 1);
     if (per_sample > WINO_TILES || plane * WINO_CHANNELS > PLANE_MOST)
         return 0;
     pass->depth_steps = (d->y.c + WINO_DEPTH - 1) / WINO_DEPTH;
@@ -100,19 +100,28 @@ struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc
     *winograd = (struct winograd){.desc = *desc};
     if (desc->kernel != 4 || desc->stride != 2 || desc->pad != 1)
         return (struct wino_fits){0};
-    winograd->tiles_h = (desc->y.h + 3) / 4;
-    winograd->tiles_w = (desc->y.w + 3) / 4;
+    winograd->tiling = (struct wino_tiling){(desc->y.h + 3) / 4, (desc->y.w + 3) / 4,
+                                            desc->y.h / 4, desc->y.w / 4};
     winograd->tiles =
-        (size_t)desc->y.n * (size_t)winograd->tiles_h * (size_t)winograd->tiles_w;
+        (size_t)desc->y.n * (size_t)winograd->tiling.h * (size_t)winograd->tiling.w;
     plan_forward(winograd, backend);
     plan_wgrad(winograd);
     return (struct wino_fits){1, plan_dgrad(winograd, backend->threads), 1};
 }
 
+/* The rows of all 25 products together. */
+static double product_rows(const struct winograd *winograd)
+{
+    double rows = 0;
+    for (int e = 0; e < WINO_POINTS; e++)
+        rows += (double)wino_row(&winograd->tiling, WINO_CLASS(e), winograd->tiles);
+    return rows;
+}
+
 double winograd_multiplications(const struct winograd *winograd)
 {
     const struct conv_desc *d = &winograd->desc;
-    return WINO_POINTS * (double)winograd->tiles * 4 * d->x.c * d->y.c;
+    return product_rows(winograd) * 4 * d->x.c * d->y.c;
 }
 
 /* ---- estimating ------------------------------------------------------------------ */
@@ -146,25 +155,24 @@ struct wino_estimate winograd_estimate(const struct winograd *winograd,
                                        const struct isa *isa, enum pass_kind pass)
 {
     const struct conv_desc *d = &winograd->desc;
-    double tiles = (double)winograd->tiles,
-           row_tiles = (double)round_up(winograd->tiles, 4);
+    double rows = product_rows(winograd);
     double c = d->x.c, c_padded = (double)round_up((size_t)d->x.c, WINO_CHANNELS / 2);
     double k = d->y.c, c_cols = (double)round_up((size_t)d->x.c, 8);
     double k_cols = (double)round_up((size_t)d->y.c, 8);
     double weights = 4 * WINO_POINTS * c * k;
-    double x_cost = COST_X_POINT * 4 * WINO_POINTS * tiles;
-    double y_cost = COST_Y_POINT * WINO_POINTS * tiles * k;
+    double x_cost = COST_X_POINT * 4 * rows;
+    double y_cost = COST_Y_POINT * rows * k;
     double direct = 16.0 * d->y.n * d->y.h * d->y.w * c * k;
     const struct wino_pass *f = &winograd->forward, *g = &winograd->dgrad;
     int has_pairs = isa->pairs && d->dtype == DTYPE_BF16;
     const struct direct_cost *cost = has_pairs ? &by_pairs : &by_floats;
 
-    double forward = WINO_POINTS * row_tiles * 4 * c_padded * k_cols + x_cost * c_padded +
-                     y_cost + COST_PACKED_WEIGHT * weights * (double)f->blocks;
-    double dgrad = WINO_POINTS * row_tiles * k * 4 * c_cols + x_cost * c_cols + y_cost +
+    double forward = rows * 4 * c_padded * k_cols + x_cost * c_padded + y_cost +
+                     COST_PACKED_WEIGHT * weights * (double)f->blocks;
+    double dgrad = rows * k * 4 * c_cols + x_cost * c_cols + y_cost +
                    COST_PLAIN_WEIGHT * weights * (double)g->blocks;
-    double wgrad = WINO_POINTS * tiles * k_cols * 4 * c_padded + x_cost * c_padded +
-                   y_cost + COST_WEIGHT_GRAD * weights;
+    double wgrad = rows * k_cols * 4 * c_padded + x_cost * c_padded + y_cost +
+                   COST_WEIGHT_GRAD * weights;
     const struct wino_estimate of_pass[] = {
         [PASS_FORWARD] = {forward, cost->forward * direct, d->x.c >= CHANNELS_LEAST},
         [PASS_DGRAD] = {dgrad, cost->dgrad * direct, d->y.c >= OUTPUTS_LEAST},
