@@ -16,7 +16,8 @@
 #define WINO_F (2 * WINO_A * (WINO_A2 - WINO_B2))
 #define WINO_H (2 * WINO_B * (WINO_B2 - WINO_A2))
 
-enum { WINO_SIDE = 5, WINO_OUT = 4 }; // points and outputs along one axis
+// Along one axis: points, outputs, and pixels of x.
+enum { WINO_SIDE = 5, WINO_OUT = 4, WINO_REACH = 10 };
 
 /* ---- along one axis -------------------------------------------------------------- */
 
@@ -144,28 +145,26 @@ ALWAYS_INLINE void wino_walk_on(const struct wino_tiling *tiling, struct wino_wa
     walk->sample++;
 }
 
-/* side x side pixels, `pitch` apart, whose first is (top, left); zeros where the image
- * ends, which is looked at only if it is not known to be `inside`. */
-ALWAYS_INLINE void wino_pixels(VEC *to, const struct wino_image *image, enum dtype dtype,
-                               size_t sample, int top, int left, const int side,
-                               const int pitch, int channel, int n, const int inside)
+// What a pixel beyond the image points to: the channels of a step, all zeros.
+static const float wino_nothing[WINO_DEPTH + LANES];
+
+/* The first of the step's channels of side x side pixels from (top, left) on. */
+ALWAYS_INLINE void wino_pixels(const void **to, const struct wino_image *image,
+                               enum dtype dtype, size_t sample, int top, int left,
+                               const int side, int channel)
 {
-    size_t line = (size_t)image->width * (size_t)image->channels;
-    size_t base = sample * (size_t)image->height * line + (size_t)channel;
-#pragma GCC unroll 5
-    for (int i = 0; i < side; i++) {
-        int h = top + i * pitch;
-        int has_row = inside || (h >= 0 && h < image->height);
-        size_t row = base + (has_row ? (size_t)h * line : 0);
-#pragma GCC unroll 5
-        for (int j = 0; j < side; j++) {
-            int w = left + j * pitch;
-            int is_there = inside || (has_row && w >= 0 && w < image->width);
-            to[i * side + j] =
-                is_there ? v_load_some(image->data, dtype,
-                                       row + (size_t)w * (size_t)image->channels, n)
-                         : v_zero();
-        }
+    size_t element = dtype == DTYPE_F32 ? 4 : 2,
+           pixel = (size_t)image->channels * element;
+    size_t line = (size_t)image->width * pixel;
+    const char *first = (const char *)image->data +
+                        sample * (size_t)image->height * line + (size_t)channel * element;
+    int begin = left < 0 ? -left : 0, end = image->width - left;
+    for (int i = 0; i < side; i++, to += side) {
+        int h = top + i, has_line = h >= 0 && h < image->height;
+        size_t at = (size_t)h * line + (size_t)left * pixel; // wraps before the first
+        for (int j = 0; j < side; j++, at += pixel)
+            to[j] = has_line && j >= begin && j < end ? first + at
+                                                      : (const char *)wino_nothing;
     }
 }
 
@@ -192,83 +191,81 @@ ALWAYS_INLINE struct wino_target wino_target(const struct wino_spread *s,
     return target;
 }
 
-/* The points of the vector of channels at `place`; of a half vector, where `is_half`. */
-ALWAYS_INLINE void wino_put(const VEC *points, const struct wino_target *target,
-                            size_t place, int is_half)
+/* One line of a tile's points, 5*i to 5*i + 4, of the vector of channels at `place`. */
+ALWAYS_INLINE void wino_put(const VEC *points, const int i,
+                            const struct wino_target *target, size_t place)
 {
-#ifndef HALF_VEC
-    _Static_assert(LANES <= WINO_CHANNELS / 2, "a phase is whole vectors");
-    (void)is_half;
-#endif
+    float *const *row = target->row + WINO_CLASS(WINO_SIDE * i);
+    size_t step = target->point_step, offset = place + (size_t)(WINO_SIDE * i) * step;
+    if (!row[0])
+        return;
 #pragma GCC unroll 4
-    for (int kind = 0; kind < WINO_CLASSES; kind++) {
-        if (!target->row[kind])
-            continue;
-        float *to = target->row[kind] + place;
-#pragma GCC unroll 25
-        for (int e = 0; e < WINO_POINTS; e++) {
-            if (WINO_CLASS(e) != kind)
-                continue;
+    for (int j = 0; j < WINO_SIDE - 1; j++)
+        v_store(row[0] + offset + (size_t)j * step, points[j]);
+    if (row[1])
+        v_store(row[1] + offset + (size_t)(WINO_SIDE - 1) * step, points[WINO_SIDE - 1]);
+}
+
+/* One phase of one tile of x, a vector of channels from `lane` on; or, where it is a pair,
+ * half a vector of channels of this phase and of the next, which lies a pixel to the right.
+ */
+ALWAYS_INLINE void wino_spread_phase(const void *const *pixels, enum dtype dtype,
+                                     int phase, int lane, int n, const int is_pair,
+                                     const struct wino_target *target, size_t place)
+{
+    VEC half[WINO_POINTS];
+    pixels += phase / 2 * WINO_REACH + phase % 2;
+#pragma GCC unroll 5
+    for (int j = 0; j < WINO_SIDE; j++) {
+        VEC d[WINO_SIDE];
+#pragma GCC unroll 5
+        for (int i = 0; i < WINO_SIDE; i++) {
+            const void *const *pixel = pixels + 2 * i * WINO_REACH + 2 * j;
+            d[i] = v_load_some(pixel[0], dtype, (size_t)lane, n);
 #ifdef HALF_VEC
-            if (is_half) {
-                h_store(to + (size_t)e * target->point_step, h_low(points[e]));
-                continue;
-            }
+            if (is_pair)
+                d[i] = v_join(d[i], v_load_some(pixel[1], dtype, (size_t)lane, n));
 #endif
-            v_store(to + (size_t)e * target->point_step, points[e]);
         }
+        wino_input(half + j, WINO_SIDE, d, 1);
+    }
+    (void)is_pair;
+#pragma GCC unroll 5
+    for (int i = 0; i < WINO_SIDE; i++) {
+        VEC points[WINO_SIDE];
+        wino_input(points, 1, half + i * WINO_SIDE, 1);
+        wino_put(points, i, target, place);
     }
 }
 
-/* One phase of one tile of x, one vector of channels, of which half is stored where that is
- * what the phase has. */
-ALWAYS_INLINE void wino_spread_phase(const struct wino_image *image, enum dtype dtype,
-                                     const struct wino_walk *walk, int phase, int channel,
-                                     int n, const int inside,
-                                     const struct wino_target *target, size_t place,
-                                     int is_half)
+ALWAYS_INLINE void wino_put_zeros(const struct wino_target *target, size_t place)
 {
-    VEC d[WINO_POINTS], half[WINO_POINTS];
-    int top = 2 * WINO_OUT * walk->down - 1 + phase / 2;
-    int left = 2 * WINO_OUT * walk->across - 1 + phase % 2;
-    wino_pixels(d, image, dtype, walk->sample, top, left, WINO_SIDE, 2, channel, n,
-                inside);
-#pragma GCC unroll 5
-    for (int j = 0; j < WINO_SIDE; j++)
-        wino_input(half + j, WINO_SIDE, d + j, WINO_SIDE);
-#pragma GCC unroll 5
+    const VEC zeros[WINO_SIDE] = {v_zero(), v_zero(), v_zero(), v_zero(), v_zero()};
     for (int i = 0; i < WINO_SIDE; i++)
-        wino_input(d + i * WINO_SIDE, 1, half + i * WINO_SIDE, 1);
-    wino_put(d, target, place, is_half);
+        wino_put(zeros, i, target, place);
 }
 
 ALWAYS_INLINE void wino_spread_x_as(const struct wino_spread *s, enum dtype dtype)
 {
-    enum { REACH = 2 * WINO_OUT + 1, TILE = 2 * LANES };
+    enum { TILE = 2 * LANES };
     const struct wino_image *image = &s->image;
     struct wino_walk walk = wino_walk_to(&image->tiling, s->first);
-    int width = WINO_PHASE(s->channels), is_half = width < LANES;
+    int width = WINO_PHASE(s->channels);
     for (int t = 0; t < s->tiles; t++, wino_walk_on(&image->tiling, &walk)) {
         struct wino_target target = wino_target(s, &walk);
-        int top = 2 * WINO_OUT * walk.down - 1, left = 2 * WINO_OUT * walk.across - 1;
-        int inside = top >= 0 && left >= 0 && top + REACH < image->height &&
-                     left + REACH < image->width;
-        for (int column = 0; column < 4 * width; column += is_half ? width : LANES) {
-            int phase = column / width, lane = column % width;
-            int n = s->channels - lane;
+        const void *pixels[WINO_REACH * WINO_REACH];
+        wino_pixels(pixels, image, dtype, walk.sample, 2 * WINO_OUT * walk.down - 1,
+                    2 * WINO_OUT * walk.across - 1, WINO_REACH, s->channel);
+        for (int column = 0; column < 4 * width; column += LANES) {
+            int phase = column / width, lane = column % width, n = s->channels - lane;
             size_t place =
                 (size_t)(column / TILE) * s->pair_step + (size_t)(column % TILE);
-            if (n <= 0) {
-                VEC zeros[WINO_POINTS];
-                for (int e = 0; e < WINO_POINTS; e++)
-                    zeros[e] = v_zero();
-                wino_put(zeros, &target, place, is_half);
-            } else if (inside)
-                wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 1,
-                                  &target, place, is_half);
+            if (n <= 0)
+                wino_put_zeros(&target, place);
+            else if (width < LANES)
+                wino_spread_phase(pixels, dtype, phase, lane, n, 1, &target, place);
             else
-                wino_spread_phase(image, dtype, &walk, phase, s->channel + lane, n, 0,
-                                  &target, place, is_half);
+                wino_spread_phase(pixels, dtype, phase, lane, n, 0, &target, place);
         }
     }
 }
@@ -289,23 +286,26 @@ ALWAYS_INLINE void wino_spread_dy_as(const struct wino_spread *s, enum dtype dty
     struct wino_walk walk = wino_walk_to(&image->tiling, s->first);
     for (int t = 0; t < s->tiles; t++, wino_walk_on(&image->tiling, &walk)) {
         struct wino_target target = wino_target(s, &walk);
-        int top = WINO_OUT * walk.down, left = WINO_OUT * walk.across;
-        int inside = top + WINO_OUT <= image->height && left + WINO_OUT <= image->width;
+        const void *pixels[WINO_OUT * WINO_OUT];
+        wino_pixels(pixels, image, dtype, walk.sample, WINO_OUT * walk.down,
+                    WINO_OUT * walk.across, WINO_OUT, s->channel);
         for (int c = 0; c < s->channels; c += LANES) {
-            VEC y[WINO_OUT * WINO_OUT], half[WINO_SIDE * WINO_OUT], points[WINO_POINTS];
-            if (inside)
-                wino_pixels(y, image, dtype, walk.sample, top, left, WINO_OUT, 1,
-                            s->channel + c, s->channels - c, 1);
-            else
-                wino_pixels(y, image, dtype, walk.sample, top, left, WINO_OUT, 1,
-                            s->channel + c, s->channels - c, 0);
+            VEC half[WINO_SIDE * WINO_OUT];
 #pragma GCC unroll 4
-            for (int j = 0; j < WINO_OUT; j++)
-                wino_output_turned(half + j, WINO_OUT, y + j, WINO_OUT);
+            for (int j = 0; j < WINO_OUT; j++) {
+                VEC y[WINO_OUT];
+#pragma GCC unroll 4
+                for (int i = 0; i < WINO_OUT; i++)
+                    y[i] = v_load_some(pixels[i * WINO_OUT + j], dtype, (size_t)c,
+                                       s->channels - c);
+                wino_output_turned(half + j, WINO_OUT, y, 1);
+            }
 #pragma GCC unroll 5
-            for (int i = 0; i < WINO_SIDE; i++)
-                wino_output_turned(points + i * WINO_SIDE, 1, half + i * WINO_OUT, 1);
-            wino_put(points, &target, (size_t)c, 0);
+            for (int i = 0; i < WINO_SIDE; i++) {
+                VEC points[WINO_SIDE];
+                wino_output_turned(points, 1, half + i * WINO_OUT, 1);
+                wino_put(points, i, &target, (size_t)c);
+            }
         }
     }
 }

@@ -46,9 +46,10 @@ static inline HALF_VEC h_fma(HALF_VEC a, HALF_VEC b, HALF_VEC c)
     return _mm256_fmadd_ps(a, b, c);
 }
 
-static inline HALF_VEC h_low(VEC v)
+/* The low halves of both. */
+static inline VEC v_join(VEC low, VEC high)
 {
-    return _mm512_castps512_ps256(v);
+    return _mm512_shuffle_f32x4(low, high, 0x44);
 }
 
 static inline __mmask16 v_mask(int n)
