@@ -475,18 +475,30 @@ ALWAYS_INLINE void wino_load_points(VEC *m, const float *from, size_t point_step
         m[e] = v_load(from + (size_t)e * point_step);
 }
 
-/* The points of one tile, zeros where it has none. */
-ALWAYS_INLINE void wino_take(VEC *m, const struct wino_gather *g,
-                             const struct wino_walk *walk, int col)
+/* Where a tile's points are: its row of each class, NULL where the tile is not in it. */
+struct wino_source {
+    const float *row[WINO_CLASSES];
+    size_t point_step;
+};
+
+ALWAYS_INLINE struct wino_source wino_source(const struct wino_gather *g,
+                                             const struct wino_walk *walk, int col)
 {
-#pragma GCC unroll 4
-    for (int kind = 0; kind < WINO_CLASSES; kind++) {
-        int has = wino_has(&g->image.tiling, walk, kind);
-        const float *from = g->from + walk->row[kind] * WINO_COLS + col;
-#pragma GCC unroll 25
-        for (int e = 0; e < WINO_POINTS; e++)
-            if (WINO_CLASS(e) == kind)
-                m[e] = has ? v_load(from + (size_t)e * g->point_step) : v_zero();
+    struct wino_source source = {.point_step = g->point_step};
+    for (int kind = 0; kind < WINO_CLASSES; kind++)
+        if (wino_has(&g->image.tiling, walk, kind))
+            source.row[kind] = g->from + walk->row[kind] * WINO_COLS + col;
+    return source;
+}
+
+/* A column of points, j to 20 + j; zeros where the tile has none. */
+ALWAYS_INLINE void wino_take(VEC *points, const int j, const struct wino_source *source)
+{
+#pragma GCC unroll 5
+    for (int i = 0; i < WINO_SIDE; i++) {
+        const float *row = source->row[WINO_CLASS(WINO_SIDE * i + j)];
+        points[i] = row ? v_load(row + (size_t)(WINO_SIDE * i + j) * source->point_step)
+                        : v_zero();
     }
 }
 
@@ -498,26 +510,31 @@ ALWAYS_INLINE void wino_gather_y_vector(const struct wino_gather *g, int col)
     struct wino_walk walk = wino_walk_to(&image->tiling, g->first);
     int n = g->cols - col;
     for (int t = 0; t < g->tiles; t++, wino_walk_on(&image->tiling, &walk)) {
-        VEC m[WINO_POINTS], half[WINO_OUT * WINO_SIDE], y[WINO_OUT * WINO_OUT];
-        wino_take(m, g, &walk, col);
+        struct wino_source source = wino_source(g, &walk, col);
+        VEC half[WINO_OUT * WINO_SIDE];
 #pragma GCC unroll 5
-        for (int j = 0; j < WINO_SIDE; j++)
-            wino_output(half + j, WINO_SIDE, m + j, WINO_SIDE);
-#pragma GCC unroll 4
-        for (int i = 0; i < WINO_OUT; i++)
-            wino_output(y + i * WINO_OUT, 1, half + i * WINO_SIDE, 1);
+        for (int j = 0; j < WINO_SIDE; j++) {
+            VEC m[WINO_SIDE];
+            wino_take(m, j, &source);
+            wino_output(half + j, WINO_SIDE, m, 1);
+        }
         int top = WINO_OUT * walk.down, left = WINO_OUT * walk.across;
-        int down = image->height - top < WINO_OUT ? image->height - top : WINO_OUT;
         int across = image->width - left < WINO_OUT ? image->width - left : WINO_OUT;
         size_t line =
             (walk.sample * (size_t)image->height + (size_t)top) * (size_t)image->width +
             (size_t)left;
-        for (int i = 0; i < down; i++, line += (size_t)image->width)
+#pragma GCC unroll 4
+        for (int i = 0; i < WINO_OUT; i++, line += (size_t)image->width) {
+            VEC y[WINO_OUT];
+            if (top + i >= image->height)
+                break;
+            wino_output(y, 1, half + i * WINO_SIDE, 1);
             for (int j = 0; j < across; j++)
-                wino_store(&epilogue, y[i * WINO_OUT + j], g->out,
+                wino_store(&epilogue, y[j], g->out,
                            (line + (size_t)j) * (size_t)image->channels +
                                (size_t)(g->channel + col),
                            n);
+        }
     }
     wino_store_sums(&epilogue, g, col);
 }
@@ -528,29 +545,38 @@ static void wino_gather_y(const struct wino_gather *g)
         wino_gather_y_vector(g, col);
 }
 
-/* Adds the tiles of one sample onto the plane of their phase, where neighbours overlap by
- * one line. */
+/* Puts the tiles of one sample on the plane of their phase. Neighbours overlap by a line,
+ * where the later tile is added. */
 ALWAYS_INLINE void wino_fold_sample(const struct wino_gather *g, struct wino_walk *walk,
                                     int col, size_t plane_line)
 {
     const struct wino_tiling *tiling = &g->image.tiling;
     for (int t = 0; t < tiling->h * tiling->w; t++, wino_walk_on(tiling, walk)) {
-        VEC m[WINO_POINTS], half[WINO_POINTS];
-        wino_take(m, g, walk, col);
+        struct wino_source source = wino_source(g, walk, col);
+        VEC half[WINO_POINTS];
 #pragma GCC unroll 5
-        for (int j = 0; j < WINO_SIDE; j++)
-            wino_input_turned(half + j, WINO_SIDE, m + j, WINO_SIDE);
-#pragma GCC unroll 5
-        for (int i = 0; i < WINO_SIDE; i++)
-            wino_input_turned(m + i * WINO_SIDE, 1, half + i * WINO_SIDE, 1);
+        for (int j = 0; j < WINO_SIDE; j++) {
+            VEC m[WINO_SIDE];
+            wino_take(m, j, &source);
+            wino_input_turned(half + j, WINO_SIDE, m, 1);
+        }
         float *to = g->plane + (size_t)(WINO_OUT * walk->down) * plane_line +
                     (size_t)(WINO_OUT * walk->across * LANES);
 #pragma GCC unroll 5
         for (int i = 0; i < WINO_SIDE; i++, to += plane_line) {
+            VEC d[WINO_SIDE];
+            wino_input_turned(d, 1, half + i * WINO_SIDE, 1);
+            int has_above = i == 0 && walk->down > 0;
+            if (has_above || walk->across > 0)
+                d[0] = v_add(v_load(to), d[0]);
+            if (has_above) {
+#pragma GCC unroll 4
+                for (int j = 1; j < WINO_SIDE; j++)
+                    d[j] = v_add(v_load(to + j * LANES), d[j]);
+            }
 #pragma GCC unroll 5
             for (int j = 0; j < WINO_SIDE; j++)
-                v_store(to + j * LANES,
-                        v_add(v_load(to + j * LANES), m[i * WINO_SIDE + j]));
+                v_store(to + j * LANES, d[j]);
         }
     }
 }
@@ -567,8 +593,6 @@ ALWAYS_INLINE void wino_gather_dx_vector(const struct wino_gather *g, int col)
     struct wino_walk walk = wino_walk_to(tiling, g->first);
     for (int t = 0; t < g->tiles; t += tiling->h * tiling->w) {
         size_t sample = walk.sample;
-        for (size_t i = 0; i < (size_t)lines * plane_line; i += LANES)
-            v_store(g->plane + i, v_zero());
         wino_fold_sample(g, &walk, col, plane_line);
         // Entry (i, j) of the plane is pixel (2i - 1 + down, 2j - 1 + across).
         for (int i = 1 - down; i < lines && 2 * i - 1 + down < image->height; i++) {
