@@ -401,7 +401,7 @@ ALWAYS_INLINE void wino_multiply_at(const struct wino_product *p, int e,
 
 static void wino_multiply_rows(const struct wino_product *p)
 {
-    for (int e = 0; e < WINO_POINTS; e++) {
+    for (int e = p->first_point; e < p->first_point + p->points; e++) {
         struct wino_rows tiles = p->tiles[WINO_CLASS(e)];
         wino_multiply_at(
             p, e, p->left + (size_t)e * p->left_point + tiles.first * WINO_LEFT_STEP,
@@ -411,7 +411,7 @@ static void wino_multiply_rows(const struct wino_product *p)
 
 static void wino_multiply_columns(const struct wino_product *p)
 {
-    for (int e = 0; e < WINO_POINTS; e++)
+    for (int e = p->first_point; e < p->first_point + p->points; e++)
         wino_multiply_at(p, e, p->left + (size_t)e * p->left_point, 1, WINO_ROWS,
                          p->channels, p->tiles[WINO_CLASS(e)].count);
 }

@@ -169,7 +169,7 @@ struct wino_spread {
     size_t point_step, tile_step, pair_step;
 };
 
-/* 25 products, one per point, with `cols` columns. Tiles are the rows of the left side,
+/* Products at `points` points, of which there are 25, with `cols` columns. Tiles are the rows of the left side,
  * and `channels` the depth; or tiles, from the chunk's first on, are the depth and
  * `channels` the rows. Rows of the result are WINO_COLS or WINO_DEPTH apart, whichever
  * holds `cols`. */
@@ -178,6 +178,7 @@ struct wino_product {
     size_t left_point, right_point, right_panel;
     float *result;
     size_t result_point;
+    int first_point, points;
     struct wino_rows tiles[WINO_CLASSES];
     int channels, cols, accumulate;
 };

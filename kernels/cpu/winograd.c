@@ -1,6 +1,9 @@
 #include "kernels/cpu/winograd.h"
 
-enum { SPREAD_TILES = 8 }; // of a task that transforms
+enum {
+    SPREAD_TILES = 8, // of a task that transforms
+    GATHER_TASKS = 4, // of a block of weights, where its points are tasks of their own
+};
 
 // Floats from one point to the next in a task's buffers in scratch.
 enum {
@@ -23,7 +26,7 @@ struct wino_job {
     float *packed;       // forward: panels of the weights
     float *points;       // of x in forward and wgrad, of dy in dgrad
     float *y_points;     // wgrad: of dy
-    float *results;      // wgrad: [task][point], where there are several chunks
+    float *results;      // wgrad: [block][point], or NULL
     size_t first, tiles; // of this chunk
     struct tensor *out;  // y or dx
     float *sums;         // [block][phase][2][channels of a phase] or NULL
@@ -109,7 +112,8 @@ static void run_chunks(struct device *device, struct wino_job *job, size_t sprea
                      job);
         size_t blocks =
             pass->block ? ceil_div(job->tiles, pass->block) : (size_t)pass->depth_steps;
-        cpu_parallel(device, blocks * (size_t)pass->col_blocks, multiply, job);
+        cpu_parallel(device, blocks * (size_t)(pass->col_blocks * pass->point_tasks),
+                     multiply, job);
     }
 }
 
@@ -133,6 +137,7 @@ static struct wino_product product_for(const struct wino_job *job,
                                        (size_t)(WINO_DEPTH * job->isa->tile_cols),
                                    .result = scratch->points,
                                    .result_point = RESULT_POINT,
+                                   .points = WINO_POINTS,
                                    .cols = cols};
     rows_of_span(job, span, product.tiles);
     return product;
@@ -390,36 +395,74 @@ static void spread_both_task(void *job_pointer, size_t task, int thread)
     job->isa->wino_spread_x(&spread);
 }
 
+/* A block of the weights: WINO_ROWS channels of y, WINO_CHANNELS of x. */
+struct grad_block {
+    size_t row_block, col_block;
+    int row, rows, channel, channels;
+    float *result;
+};
+
+static struct grad_block grad_block(const struct wino_job *job, size_t index, int thread)
+{
+    size_t cols = (size_t)job->pass->col_blocks;
+    struct grad_block block = {.row_block = index / cols, .col_block = index % cols};
+    block.row = (int)block.row_block * WINO_ROWS;
+    block.rows = at_most(job->y.channels - block.row, WINO_ROWS);
+    block.channel = (int)block.col_block * WINO_CHANNELS;
+    block.channels = at_most(job->x.channels - block.channel, WINO_CHANNELS);
+    block.result = job->results ? job->results + index * WINO_POINTS * WINO_GRAD_POINT
+                                : job->scratch[thread].points;
+    return block;
+}
+
+/* Rows [first, last) of a block. */
+static void gather_grad(const struct wino_job *job, const struct grad_block *block,
+                        int first, int last)
+{
+    size_t tap_step = (size_t)job->x.channels;
+    size_t step = WINO_STEP_OF(4 * WINO_PHASE(block->channels));
+    for (int i = first; i < last; i++)
+        job->isa->wino_gather_dw(block->result + (size_t)i * step, WINO_GRAD_POINT,
+                                 block->channels, job->dtype,
+                                 job->grad + (size_t)(block->row + i) * 16 * tap_step +
+                                     (size_t)block->channel,
+                                 tap_step, job->accumulate);
+}
+
 static void wgrad_task(void *job_pointer, size_t task, int thread)
 {
     const struct wino_job *job = job_pointer;
     const struct wino_pass *pass = job->pass;
-    size_t row_block = task / (size_t)pass->col_blocks;
-    size_t col_block = task % (size_t)pass->col_blocks;
-    int row = (int)row_block * WINO_ROWS, channel = (int)col_block * WINO_CHANNELS;
-    int channels = at_most(job->x.channels - channel, WINO_CHANNELS);
+    int part = (int)(task % (size_t)pass->point_tasks);
+    struct grad_block block = grad_block(job, task / (size_t)pass->point_tasks, thread);
     struct wino_product product = {
-        .left = job->y_points + row_block * WINO_POINTS * pass->left_point,
-        .right = job->points + col_block * WINO_POINTS * pass->right_point,
+        .left = job->y_points + block.row_block * WINO_POINTS * pass->left_point,
+        .right = job->points + block.col_block * WINO_POINTS * pass->right_point,
         .left_point = pass->left_point,
         .right_point = pass->right_point,
         .right_panel = pass->chunk * (size_t)job->isa->tile_cols,
-        .result = job->results ? job->results + task * WINO_POINTS * WINO_GRAD_POINT
-                               : job->scratch[thread].points,
+        .result = block.result,
         .result_point = WINO_GRAD_POINT,
-        .channels = at_most(job->y.channels - row, WINO_ROWS),
-        .cols = 4 * WINO_PHASE(channels),
+        .points = WINO_POINTS / pass->point_tasks,
+        .channels = block.rows,
+        .cols = 4 * WINO_PHASE(block.channels),
         .accumulate = job->first > 0};
+    product.first_point = part * product.points;
     rows_of_span(job, (struct tile_span){0, (int)job->tiles}, product.tiles);
     job->isa->wino_multiply_columns(&product);
-    if (job->first + job->tiles < job->winograd->tiles)
-        return;
-    size_t tap_step = (size_t)job->x.channels;
-    for (int i = 0; i < product.channels; i++)
-        job->isa->wino_gather_dw(
-            product.result + i * WINO_STEP_OF(product.cols), WINO_GRAD_POINT, channels,
-            job->dtype, job->grad + (size_t)(row + i) * 16 * tap_step + (size_t)channel,
-            tap_step, job->accumulate);
+    int is_last = job->first + job->tiles == job->winograd->tiles;
+    if (is_last && pass->point_tasks == 1)
+        gather_grad(job, &block, 0, block.rows);
+}
+
+/* Some rows of a block, once all of its points are there. */
+static void gather_grad_task(void *job_pointer, size_t task, int thread)
+{
+    enum { ROWS = WINO_ROWS / GATHER_TASKS };
+    const struct wino_job *job = job_pointer;
+    struct grad_block block = grad_block(job, task / GATHER_TASKS, thread);
+    int first = (int)(task % GATHER_TASKS) * ROWS;
+    gather_grad(job, &block, first, at_most(block.rows, first + ROWS));
 }
 
 void winograd_wgrad(const struct winograd *winograd, struct device *device,
@@ -440,7 +483,9 @@ void winograd_wgrad(const struct winograd *winograd, struct device *device,
                            .grad = grad,
                            .accumulate = accumulate};
     job.y_points = job.points + cols * WINO_POINTS * pass->right_point;
-    if (pass->chunk < winograd->tiles)
+    if (winograd_keeps_results(winograd))
         job.results = job.points + pass->points_floats;
     run_chunks(device, &job, rows + cols, spread_both_task, wgrad_task);
+    if (pass->point_tasks > 1)
+        cpu_parallel(device, rows * cols * GATHER_TASKS, gather_grad_task, &job);
 }

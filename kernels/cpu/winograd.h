@@ -37,13 +37,14 @@
 
 /* How one pass is cut. Tiles are transformed chunk by chunk, so that a chunk's points stay
  * in a cache; a task multiplies one block of a chunk's tiles, or in wgrad all of them for
- * one block of the weights. */
+ * one block of the weights, or for some of its points where there are few blocks. */
 struct wino_pass {
     size_t chunk;         // tiles of a chunk
     size_t block, blocks; // tiles of a block, and how many there are; not in wgrad
     int depth_steps;      // forward: of 16 channels of x; dgrad: of 64 of y
                           // wgrad: blocks of 48 rows, channels of y
     int col_blocks;       // forward: of y; dgrad: of x, for each phase; wgrad: of x
+    int point_tasks;      // of a block's 25 points: 1, or in wgrad 1 or 5
     size_t left_point;    // floats from one point to the next on the left side
     size_t right_point;   // and, in wgrad, on the right side
     size_t points_floats; // of a chunk
@@ -56,6 +57,9 @@ struct winograd {
     size_t tiles;
     struct wino_pass forward, dgrad, wgrad;
 };
+
+/* Whether wgrad's products stay in the workspace until all tasks have added theirs. */
+int winograd_keeps_results(const struct winograd *winograd);
 
 /* Whether the convolution has the shape for it, pass by pass. */
 struct wino_fits {

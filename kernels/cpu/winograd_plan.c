@@ -39,6 +39,7 @@ static void cut_tiles(struct wino_pass *pass, size_t tiles, size_t unit, int thr
         most = most / 2 / unit * unit;
     size_t by_size = CHUNK_FLOATS / (most * tile_floats);
     size_t by_tasks = ceil_div(TASKS_OF_THREAD * (size_t)threads, cols);
+    pass->point_tasks = 1;
     pass->block = most;
     pass->blocks = ceil_div(tiles, most);
     pass->chunk = least(most * (by_size > by_tasks ? by_size : by_tasks), tiles);
@@ -74,13 +75,20 @@ static int plan_dgrad(struct winograd *winograd, int threads)
     return 1;
 }
 
-static void plan_wgrad(struct winograd *winograd)
+int winograd_keeps_results(const struct winograd *winograd)
+{
+    const struct wino_pass *pass = &winograd->wgrad;
+    return pass->chunk < winograd->tiles || pass->point_tasks > 1;
+}
+
+static void plan_wgrad(struct winograd *winograd, int threads)
 {
     const struct conv_desc *d = &winograd->desc;
     struct wino_pass *pass = &winograd->wgrad;
     pass->depth_steps = (d->y.c + WINO_ROWS - 1) / WINO_ROWS;
     pass->col_blocks = (d->x.c + WINO_CHANNELS - 1) / WINO_CHANNELS;
     size_t rows = (size_t)pass->depth_steps, cols = (size_t)pass->col_blocks;
+    pass->point_tasks = rows * cols < TASKS_OF_THREAD * (size_t)threads ? 5 : 1;
     size_t tile_floats = WINO_POINTS * (rows * WINO_ROWS + cols * WINO_DEPTH);
     size_t chunks = ceil_div(winograd->tiles * tile_floats, GRAD_CHUNK_FLOATS);
     pass->chunk = round_up(ceil_div(winograd->tiles, chunks), WINO_DEPTH);
@@ -90,7 +98,7 @@ static void plan_wgrad(struct winograd *winograd)
     pass->points_floats =
         WINO_POINTS * (rows * pass->left_point + cols * pass->right_point) + TILE_SLACK;
     pass->workspace_floats = pass->points_floats;
-    if (pass->chunk < winograd->tiles)
+    if (winograd_keeps_results(winograd))
         pass->workspace_floats += rows * cols * WINO_POINTS * WINO_GRAD_POINT;
 }
 
@@ -105,7 +113,7 @@ struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc
     winograd->tiles =
         (size_t)desc->y.n * (size_t)winograd->tiling.h * (size_t)winograd->tiling.w;
     plan_forward(winograd, backend);
-    plan_wgrad(winograd);
+    plan_wgrad(winograd, backend->threads);
     return (struct wino_fits){1, plan_dgrad(winograd, backend->threads), 1};
 }
 
