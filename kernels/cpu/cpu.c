@@ -139,15 +139,6 @@ static int usable_cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-static float *allot_floats(size_t floats)
-{
-    size_t bytes = (floats * sizeof(float) + 63) / 64 * 64;
-    float *block = aligned_alloc(64, bytes);
-    if (block)
-        memset(block, 0, bytes);
-    return block;
-}
-
 enum status cpu_reserve_workspace(struct device *device, size_t floats)
 {
     struct cpu_backend *backend = cpu_backend(device);
@@ -155,7 +146,7 @@ enum status cpu_reserve_workspace(struct device *device, size_t floats)
         return STATUS_OK;
     free(backend->workspace);
     backend->workspace_floats = 0;
-    backend->workspace = allot_floats(floats);
+    backend->workspace = host_allot(floats * sizeof(float));
     if (!backend->workspace)
         return status_fail(
             STATUS_FAILED,
@@ -201,8 +192,8 @@ static enum status allot_scratch(struct cpu_backend *backend)
     const size_t each = left + right + result + line + WINO_RESULT;
     size_t threads = (size_t)backend->threads;
     backend->scratch = calloc(threads, sizeof *backend->scratch);
-    backend->scratch_block = allot_floats(each * threads);
-    backend->reduce = allot_floats(REDUCE_FLOATS);
+    backend->scratch_block = host_allot(each * threads * sizeof(float));
+    backend->reduce = host_allot(REDUCE_FLOATS * sizeof(float));
     if (!backend->scratch || !backend->scratch_block || !backend->reduce)
         return status_fail(
             STATUS_FAILED,
