@@ -1,27 +1,30 @@
 /* cpu_image.c - pixels in, pixels out, and latents, one sample or row to a task. */
-#include <string.h>
-
 #include "kernels/cpu/backend.h"
 #include "kernels/half.h"
 
 struct image_job {
     const struct tensor *from;
     struct tensor *to;
-    uint32_t table[256]; // the stored bits of each pixel value
+    float
+        values[256]; // what each pixel value becomes, in f32 and as a half of to's dtype
+    uint16_t halves[256];
     int mirror;
     uint64_t seed, step, first_row;
     uint32_t stream;
 };
 
-static void copy_pixel(const struct image_job *job, size_t from, size_t to)
+/* `count` channels, one after the other. */
+static void copy_run(const struct image_job *job, size_t from, size_t to, size_t count)
 {
-    const unsigned char *pixels = job->from->data;
-    for (int c = 0; c < job->from->shape.c; c++) {
-        uint32_t bits = job->table[pixels[from + (size_t)c]];
-        if (job->to->dtype == DTYPE_F32)
-            memcpy((float *)job->to->data + to + c, &bits, sizeof bits);
-        else
-            ((uint16_t *)job->to->data)[to + (size_t)c] = (uint16_t)bits;
+    const unsigned char *pixels = (const unsigned char *)job->from->data + from;
+    if (job->to->dtype == DTYPE_F32) {
+        float *out = (float *)job->to->data + to;
+        for (size_t i = 0; i < count; i++)
+            out[i] = job->values[pixels[i]];
+    } else {
+        uint16_t *out = (uint16_t *)job->to->data + to;
+        for (size_t i = 0; i < count; i++)
+            out[i] = job->halves[pixels[i]];
     }
 }
 
@@ -30,17 +33,20 @@ static void from_u8_task(void *job_pointer, size_t sample, int thread)
     (void)thread;
     const struct image_job *job = job_pointer;
     struct shape s = job->from->shape;
+    size_t from_step = (size_t)job->from->c_stored, to_step = (size_t)job->to->c_stored;
+    size_t w = (size_t)s.w, c = (size_t)s.c, lines = (size_t)s.h,
+           first = sample * lines * w;
     uint64_t row = job->first_row + sample;
     int flip =
         job->mirror && (philox(job->seed, STREAM_FLIP, job->step, row).word[0] & 1u);
-    for (int y = 0; y < s.h; y++) {
-        size_t line = (sample * (size_t)s.h + (size_t)y) * (size_t)s.w;
-        for (int x = 0; x < s.w; x++) {
-            size_t source = line + (size_t)(flip ? s.w - 1 - x : x);
-            copy_pixel(job, source * (size_t)job->from->c_stored,
-                       (line + (size_t)x) * (size_t)job->to->c_stored);
-        }
+    if (!flip && from_step == c && to_step == c) {
+        copy_run(job, first * c, first * c, lines * w * c);
+        return;
     }
+    for (size_t line = first; line < first + lines * w; line += w)
+        for (size_t x = 0; x < w; x++)
+            copy_run(job, (line + (flip ? w - 1 - x : x)) * from_step,
+                     (line + x) * to_step, c);
 }
 
 static void cpu_from_u8(struct device *device, const struct tensor *pixels, int mirror,
@@ -56,11 +62,9 @@ static void cpu_from_u8(struct device *device, const struct tensor *pixels, int 
                             .step = step ? *step : 0,
                             .first_row = first_row};
     for (int value = 0; value < 256; value++) {
-        uint32_t bits = 0;
-        element_store(&bits, y->dtype, 0, (float)value / 127.5f - 1.0f);
-        uint16_t half;
-        memcpy(&half, &bits, sizeof half);
-        job.table[value] = y->dtype == DTYPE_F32 ? bits : half;
+        job.values[value] = (float)value / 127.5f - 1.0f;
+        if (y->dtype != DTYPE_F32)
+            element_store(job.halves, y->dtype, (size_t)value, job.values[value]);
     }
     cpu_parallel(device, (size_t)pixels->shape.n, from_u8_task, &job);
 }
