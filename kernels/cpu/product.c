@@ -121,6 +121,25 @@ static void turn_thin(const struct product_job *job, const struct phase *phase, 
     }
 }
 
+/* The same from weights that have each column in one row. */
+static void widen_thin(const struct product_job *job, const struct phase *phase,
+                       float *to)
+{
+    const struct tensor *w = job->weights;
+    size_t depth = (size_t)phase->depth, step = thin_depth(phase);
+    for (int n = 0; n < job->product->cols; n++, to += step) {
+        struct sweep row = {.a = (const char *)w->data +
+                                 (size_t)n * depth * dtype_bytes(w->dtype),
+                            .a_dtype = w->dtype,
+                            .out = to,
+                            .out_dtype = DTYPE_F32,
+                            .count = depth};
+        job->isa->cast(&row);
+        for (size_t k = depth; k < step; k++)
+            to[k] = 0.0f;
+    }
+}
+
 static float *thin_of(const struct product_job *job, const struct phase *phase)
 {
     float *to = job->thin;
@@ -135,6 +154,10 @@ static void pack_task(void *job_pointer, size_t task, int thread)
     const struct product_job *job = job_pointer;
     size_t panels = ceil_div((size_t)job->product->cols, (size_t)job->isa->tile_cols);
     const struct phase *phase = &job->product->phases[task / panels];
+    if (is_thin(job->product) && job->product->is_turned) {
+        widen_thin(job, phase, thin_of(job, phase));
+        return;
+    }
     pack_panel(job, phase, task % panels);
     if (is_thin(job->product))
         turn_thin(job, phase, thin_of(job, phase));
@@ -261,7 +284,8 @@ static void finish_wide(const struct product_job *job, const struct part *part,
     struct place place = place_of(&part->window, part->row);
     for (int done = 0; done < part->rows; done += rows.rows) {
         int of_line = part->window.grid_w - place.b, left = part->rows - done;
-        rows.rows = left < of_line ? left : of_line;
+        // Without gaps between them the rows of all lines follow each other.
+        rows.rows = product->out_step == 1 || left < of_line ? left : of_line;
         rows.index = place_index(product, part->phase, &place) + (size_t)part->col;
         job->isa->finish_rows(&rows);
         rows.sums += (size_t)rows.rows * GEMM_RESULT_STEP;
