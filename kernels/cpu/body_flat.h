@@ -29,19 +29,13 @@ static void activate(const struct sweep *s)
 
 static void activate_backward(const struct sweep *s)
 {
-    VEC slope = v_set1(s->activation == ACTIVATION_RELU ? 0.0f : s->slope);
-    VEC one = v_set1(1.0f);
+    VEC slope = v_set1(s->slope);
     FOR_VECTORS(i, s->first, s->first + s->count)
     {
         int n = lanes_before(s->first + s->count, i);
         VEC dy = v_load_some(s->a, s->a_dtype, i, n);
         VEC y = v_load_some(s->b, s->b_dtype, i, n);
-        VEC factor = one;
-        if (s->activation == ACTIVATION_TANH)
-            factor = v_sub(one, v_mul(y, y));
-        else if (s->activation != ACTIVATION_NONE)
-            factor = v_select_gt(y, v_zero(), one, slope);
-        v_store_some(s->out, s->out_dtype, i, v_mul(dy, factor), n);
+        v_store_some(s->out, s->out_dtype, i, v_undo(dy, y, s->activation, slope), n);
     }
 }
 

@@ -424,6 +424,8 @@ struct wino_epilogue {
     enum activation activation;
     enum dtype dtype;
     int has_bias, has_sums;
+    const void *undo; // where the activation's gradient is wanted, its output
+    enum dtype undo_dtype;
 };
 
 ALWAYS_INLINE struct wino_epilogue wino_epilogue(const struct wino_gather *g, int col)
@@ -437,6 +439,10 @@ ALWAYS_INLINE struct wino_epilogue wino_epilogue(const struct wino_gather *g, in
                                      .dtype = finish->dtype,
                                      .has_bias = finish->bias != NULL,
                                      .has_sums = g->sum != NULL};
+    if (g->undo) {
+        epilogue.undo = g->undo->data;
+        epilogue.undo_dtype = g->undo->dtype;
+    }
     if (finish->bias)
         epilogue.bias = v_load_some(finish->bias, DTYPE_F32, (size_t)col, g->cols - col);
     return epilogue;
@@ -450,7 +456,11 @@ ALWAYS_INLINE void wino_store(struct wino_epilogue *epilogue, VEC v, void *out,
     v = v_add(v, v_sub(v, v));
     if (epilogue->has_bias)
         v = v_add(v, epilogue->bias);
-    v = v_activate(v, epilogue->activation, epilogue->slope);
+    if (epilogue->undo)
+        v = v_undo(v, v_load_some(epilogue->undo, epilogue->undo_dtype, index, n),
+                   epilogue->activation, epilogue->slope);
+    else
+        v = v_activate(v, epilogue->activation, epilogue->slope);
     v_store_some(out, epilogue->dtype, index, v, n);
     if (!epilogue->has_sums)
         return;

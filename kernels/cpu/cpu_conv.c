@@ -252,8 +252,9 @@ static struct shape weight_shape(const struct conv_desc *d)
     return (struct shape){d->y.c, d->kernel, d->kernel, d->x.c};
 }
 
-/* A sum is stored before the gradient of an activation multiplies it; the contract allows
- * that, and the passes need not know of it. Returns the epilogue that remains for them. */
+/* Winograd undoes an activation as it stores. Elsewhere a sum is stored before the gradient
+ * multiplies it, which the contract allows, and the passes need not know of it. Returns the
+ * epilogue that remains for them. */
 static const struct conv_epilogue *without_undo(const struct conv_epilogue *epilogue)
 {
     return epilogue && epilogue->undo ? NULL : epilogue;
@@ -276,9 +277,8 @@ static void cpu_forward(struct device *device, struct conv_plan *plan,
     check_operand("w", w, weight_shape(d));
     check_operand("y", y, d->y);
     if (goes_by(plan, PASS_FORWARD, ALGORITHM_WINOGRAD))
-        winograd_forward(&plan->winograd, device, x, w, without_undo(epilogue), y);
-    else
-        product_run(&plan->forward, device, x, w, without_undo(epilogue), y);
+        return winograd_forward(&plan->winograd, device, x, w, epilogue, y);
+    product_run(&plan->forward, device, x, w, without_undo(epilogue), y);
     finish_undo(device, epilogue, y);
 }
 
@@ -291,8 +291,8 @@ static void cpu_dgrad(struct device *device, struct conv_plan *plan,
     check_operand("w", w, weight_shape(d));
     check_operand("dx", dx, d->x);
     if (goes_by(plan, PASS_DGRAD, ALGORITHM_WINOGRAD))
-        winograd_dgrad(&plan->winograd, device, dy, w, without_undo(epilogue), dx);
-    else if (goes_by(plan, PASS_DGRAD, ALGORITHM_FOLD))
+        return winograd_dgrad(&plan->winograd, device, dy, w, epilogue, dx);
+    if (goes_by(plan, PASS_DGRAD, ALGORITHM_FOLD))
         fold_run(&plan->fold, device, dy, w, without_undo(epilogue), dx);
     else
         product_run(&plan->dgrad, device, dy, w, without_undo(epilogue), dx);

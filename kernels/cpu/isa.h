@@ -194,7 +194,8 @@ struct wino_gather {
     int tiles, channel, cols;
     struct finish finish;
     void *out;
-    float *sum, *sumsq; // [cols], or NULL
+    const struct tensor *undo; // as in conv_epilogue, or NULL
+    float *sum, *sumsq;        // [cols], or NULL
     int phase;          // of dx: 2*down + across
     float *plane;       // of dx: room for one sample of a phase, one vector a pixel
 };

@@ -145,4 +145,17 @@ ALWAYS_INLINE VEC v_activate(VEC x, enum activation activation, VEC slope)
     return x;
 }
 
+/* dy*act'(x) from the activation's output y: the gradient of its input. */
+ALWAYS_INLINE VEC v_undo(VEC dy, VEC y, enum activation activation, VEC slope)
+{
+    VEC factor = v_set1(1.0f);
+    if (activation == ACTIVATION_TANH)
+        factor = v_sub(factor, v_mul(y, y));
+    else if (activation == ACTIVATION_RELU)
+        factor = v_select_gt(y, v_zero(), factor, v_zero());
+    else if (activation == ACTIVATION_LEAKY_RELU)
+        factor = v_select_gt(y, v_zero(), factor, slope);
+    return v_mul(dy, factor);
+}
+
 #endif

@@ -160,6 +160,7 @@ static struct wino_gather gather_for(const struct wino_job *job,
                    .slope = job->epilogue.slope,
                    .dtype = job->out->dtype},
         .out = job->out->data,
+        .undo = job->epilogue.undo,
         .phase = phase,
         .plane = scratch->left};
     if (job->sums) {
