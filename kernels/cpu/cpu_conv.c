@@ -338,7 +338,7 @@ static void cpu_describe(struct device *device, struct conv_plan *plan,
         way->arithmetic = isa_for(isa, d->dtype, d->dtype, d->y.c)->arithmetic;
     } else if (pass == PASS_WGRAD) {
         way->multiplications = conv_macs(d);
-        way->arithmetic = isa_for(isa, d->dtype, d->dtype, 0)->arithmetic;
+        way->arithmetic = wgrad_isa(&plan->wgrad, isa, d->dtype, d->dtype)->arithmetic;
     } else {
         describe_product(pass == PASS_FORWARD ? &plan->forward : &plan->dgrad, isa,
                          d->dtype, way);

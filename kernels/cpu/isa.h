@@ -306,6 +306,10 @@ extern const struct isa isa_c;
 extern const struct isa isa_avx2, isa_avx512, isa_avx512_bf16;
 #endif
 
+// Elements that a window must have: smaller ones are packed faster as floats, by more than
+// the products of pairs save.
+enum { PAIRS_LEAST = 32 };
+
 /* The table for a product of operands of these dtypes. Of an odd `depth` that both sides
  * have in one row no pairs can be made. */
 static inline const struct isa *isa_for(const struct isa *isa, enum dtype left,

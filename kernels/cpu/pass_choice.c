@@ -30,7 +30,7 @@ static int takes_winograd(const struct cpu_backend *backend,
         snprintf(reason, room, "TWINSCALE_CONV=winograd");
         return 1;
     }
-    struct wino_estimate cost = winograd_estimate(winograd, backend->isa, pass);
+    struct wino_estimate cost = winograd_estimate(winograd, pass);
     if (!cost.is_exact)
         snprintf(reason, room, "few %s: less exact",
                  pass == PASS_WGRAD ? "tiles" : "channels");

@@ -368,7 +368,9 @@ static int pair_depth(const struct product *product)
 const struct isa *product_isa(const struct product *product, const struct isa *isa,
                               enum dtype left, enum dtype weights)
 {
-    return is_thin(product) ? isa : isa_for(isa, left, weights, pair_depth(product));
+    if (is_thin(product) || product->phases->depth < PAIRS_LEAST)
+        return isa;
+    return isa_for(isa, left, weights, pair_depth(product));
 }
 
 double product_multiplications(const struct product *product)

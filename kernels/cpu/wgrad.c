@@ -116,12 +116,18 @@ static void combine_task(void *job_pointer, size_t row, int thread)
                           job->accumulate);
 }
 
+const struct isa *wgrad_isa(const struct wgrad *wgrad, const struct isa *isa,
+                            enum dtype x, enum dtype dy)
+{
+    return wgrad->cols < PAIRS_LEAST ? isa : isa_for(isa, x, dy, 0);
+}
+
 void wgrad_run(const struct wgrad *wgrad, struct device *device, const struct tensor *x,
                const struct tensor *dy, enum dtype dtype, float *grad, int accumulate)
 {
     struct cpu_backend *backend = cpu_backend(device);
     struct wgrad_job job = {.wgrad = wgrad,
-                            .isa = isa_for(backend->isa, x->dtype, dy->dtype, 0),
+                            .isa = wgrad_isa(wgrad, backend->isa, x->dtype, dy->dtype),
                             .scratch = backend->scratch,
                             .dy = dy,
                             .window = wgrad->window,

@@ -22,6 +22,10 @@ struct wgrad {
 
 void wgrad_plan(struct wgrad *wgrad, const struct isa *isa);
 
+/* What multiplies operands of these dtypes. */
+const struct isa *wgrad_isa(const struct wgrad *wgrad, const struct isa *isa,
+                            enum dtype x, enum dtype dy);
+
 void wgrad_run(const struct wgrad *wgrad, struct device *device, const struct tensor *x,
                const struct tensor *dy, enum dtype dtype, float *grad, int accumulate);
 

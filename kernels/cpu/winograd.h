@@ -80,7 +80,7 @@ struct wino_estimate {
     int is_exact;
 };
 struct wino_estimate winograd_estimate(const struct winograd *winograd,
-                                       const struct isa *isa, enum pass_kind pass);
+                                       enum pass_kind pass);
 
 void winograd_forward(const struct winograd *winograd, struct device *device,
                       const struct tensor *x, const struct tensor *weights,

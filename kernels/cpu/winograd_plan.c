@@ -144,23 +144,19 @@ enum {
     COST_PLAIN_WEIGHT = 12, // dgrad, once for each block of tiles
     COST_WEIGHT_GRAD = 16,
 };
-// What the direct passes take for a multiply-add, with packing, in the same measurement;
-// and where they use dot products of bf16 pairs, which Winograd cannot: its transformed
-// operands rounded to bf16 have four times the error of a result's rounding. Measured on
-// an AMD Zen 4 core, in turns, for layers of 24 to 512 channels: of the wide ones' forward
-// pass Winograd takes 0.96 to 1.37 times as long as pairs do, the more the wider, of dgrad
-// and wgrad mostly 0.86 to 0.97 times.
-struct direct_cost {
-    double forward, dgrad, wgrad;
-};
-static const struct direct_cost by_floats = {1.15, 1.15, 1.25};
-static const struct direct_cost by_pairs = {0.40, 0.68, 0.62};
+// What the direct passes take for a multiply-add, with packing, in the same measurement. By
+// dot products of bf16 pairs, which Winograd cannot use since its transformed operands
+// rounded to bf16 have four times the error of a result's rounding, they take about half of
+// it: as long as Winograd or up to a third longer, on an AMD Zen 4 core, in turns, for the
+// layers of DCGAN-28 to DCGAN-64. So bf16 makes no difference to the choice.
+static const double direct_cost[PASS_KINDS] = {
+    [PASS_FORWARD] = 1.15, [PASS_DGRAD] = 1.15, [PASS_WGRAD] = 1.25};
 
 // Fewer would exceed twice the direct way's error, whose sums are then short themselves.
 enum { CHANNELS_LEAST = 24, OUTPUTS_LEAST = 48, TILES_LEAST = 16 };
 
 struct wino_estimate winograd_estimate(const struct winograd *winograd,
-                                       const struct isa *isa, enum pass_kind pass)
+                                       enum pass_kind pass)
 {
     const struct conv_desc *d = &winograd->desc;
     double rows = product_rows(winograd);
@@ -172,8 +168,6 @@ struct wino_estimate winograd_estimate(const struct winograd *winograd,
     double y_cost = COST_Y_POINT * rows * k;
     double direct = 16.0 * d->y.n * d->y.h * d->y.w * c * k;
     const struct wino_pass *f = &winograd->forward, *g = &winograd->dgrad;
-    int has_pairs = isa->pairs && d->dtype == DTYPE_BF16;
-    const struct direct_cost *cost = has_pairs ? &by_pairs : &by_floats;
 
     double forward = rows * 4 * c_padded * k_cols + x_cost * c_padded + y_cost +
                      COST_PACKED_WEIGHT * weights * (double)f->blocks;
@@ -182,9 +176,11 @@ struct wino_estimate winograd_estimate(const struct winograd *winograd,
     double wgrad = rows * k_cols * 4 * c_padded + x_cost * c_padded + y_cost +
                    COST_WEIGHT_GRAD * weights;
     const struct wino_estimate of_pass[] = {
-        [PASS_FORWARD] = {forward, cost->forward * direct, d->x.c >= CHANNELS_LEAST},
-        [PASS_DGRAD] = {dgrad, cost->dgrad * direct, d->y.c >= OUTPUTS_LEAST},
-        [PASS_WGRAD] = {wgrad, cost->wgrad * direct, winograd->tiles >= TILES_LEAST},
+        [PASS_FORWARD] = {forward, direct_cost[PASS_FORWARD] * direct,
+                          d->x.c >= CHANNELS_LEAST},
+        [PASS_DGRAD] = {dgrad, direct_cost[PASS_DGRAD] * direct, d->y.c >= OUTPUTS_LEAST},
+        [PASS_WGRAD] = {wgrad, direct_cost[PASS_WGRAD] * direct,
+                        winograd->tiles >= TILES_LEAST},
     };
     return of_pass[pass];
 }

@@ -273,18 +273,21 @@ static void test_inf_and_nan_reach_every_sum_they_belong_to_and_no_other(void **
     }
 }
 
-/* y[k] = x[0] w[k][0] + x[1] w[k][1] for the same pair of weights in every column. */
+/* y[k] = x[0] w[k][0] + x[1] w[k][1] for the same weights in every column; the other
+ * channels, which make the product deep enough for pairs, are zeros. */
 static float dot_of_bf16(struct device *device, float x0, float w0, float x1, float w1)
 {
-    enum { COLS = 40 };
-    struct conv_desc desc = conv_of(1, 1, 2, COLS, 1, 1, 0, DTYPE_BF16);
+    enum { COLS = 40, CHANNELS = 32 };
+    struct conv_desc desc = conv_of(1, 1, CHANNELS, COLS, 1, 1, 0, DTYPE_BF16);
     desc.out_dtype = DTYPE_F32;
     struct bench b = bench_of(desc, FILL_RANDOM, 1);
+    memset(b.x.data, 0, CHANNELS * sizeof(uint16_t));
+    memset(b.w.data, 0, COLS * CHANNELS * sizeof(uint16_t));
     element_store(b.x.data, DTYPE_BF16, 0, x0);
     element_store(b.x.data, DTYPE_BF16, 1, x1);
     for (size_t k = 0; k < COLS; k++) {
-        element_store(b.w.data, DTYPE_BF16, 2 * k, w0);
-        element_store(b.w.data, DTYPE_BF16, 2 * k + 1, w1);
+        element_store(b.w.data, DTYPE_BF16, CHANNELS * k, w0);
+        element_store(b.w.data, DTYPE_BF16, CHANNELS * k + 1, w1);
     }
     struct conv_plan *plan;
     assert_int_equal(device->ops->conv.prepare(device, &desc, &plan), STATUS_OK);
