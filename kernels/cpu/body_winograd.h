@@ -591,40 +591,59 @@ ALWAYS_INLINE void wino_fold_sample(const struct wino_gather *g, struct wino_wal
     }
 }
 
-/* The samples of dx, one phase, one vector of columns. */
-ALWAYS_INLINE void wino_gather_dx_vector(const struct wino_gather *g, int col)
+/* The samples of dx, one phase, one vector of columns. What is stored, and how, is known
+ * where this is inlined: the stores would else be half of the work. */
+ALWAYS_INLINE void wino_gather_dx_vector(const struct wino_gather *g, int col,
+                                         enum dtype dtype, const int has_sums,
+                                         const int has_undo)
 {
     const struct wino_image *image = &g->image;
     struct wino_epilogue epilogue = wino_epilogue(g, col);
+    epilogue.dtype = dtype;
+    epilogue.has_sums = has_sums;
+    epilogue.undo = has_undo ? epilogue.undo : NULL;
     const struct wino_tiling *tiling = &image->tiling;
     int lines = WINO_OUT * tiling->h + 1, per_line = WINO_OUT * tiling->w + 1;
-    size_t plane_line = (size_t)(per_line * LANES);
+    size_t plane_line = (size_t)(per_line * LANES), channels = (size_t)image->channels;
     int down = g->phase / 2, across = g->phase % 2, n = g->cols - col;
+    int seen = (image->width + 2 - across) / 2, end = per_line < seen ? per_line : seen;
     struct wino_walk walk = wino_walk_to(tiling, g->first);
     for (int t = 0; t < g->tiles; t += tiling->h * tiling->w) {
-        size_t sample = walk.sample;
+        size_t first_line = walk.sample * (size_t)image->height;
         wino_fold_sample(g, &walk, col, plane_line);
         // Entry (i, j) of the plane is pixel (2i - 1 + down, 2j - 1 + across).
         for (int i = 1 - down; i < lines && 2 * i - 1 + down < image->height; i++) {
-            size_t line = (sample * (size_t)image->height + (size_t)(2 * i - 1 + down)) *
-                          (size_t)image->width;
-            for (int j = 1 - across; j < per_line && 2 * j - 1 + across < image->width;
-                 j++) {
-                size_t pixel = line + (size_t)(2 * j - 1 + across);
-                wino_store(&epilogue,
-                           v_load(g->plane + (size_t)i * plane_line + j * LANES), g->out,
-                           pixel * (size_t)image->channels + (size_t)(g->channel + col),
-                           n);
-            }
+            size_t line = first_line + (size_t)(2 * i - 1 + down);
+            size_t pixel = line * (size_t)image->width + (size_t)(1 - across);
+            size_t index = pixel * channels + (size_t)(g->channel + col);
+            const float *from = g->plane + (size_t)i * plane_line;
+            for (int j = 1 - across; j < end; j++, index += 2 * channels)
+                wino_store(&epilogue, v_load(from + j * LANES), g->out, index, n);
         }
     }
     wino_store_sums(&epilogue, g, col);
 }
 
+ALWAYS_INLINE void wino_gather_dx_as(const struct wino_gather *g, enum dtype dtype)
+{
+    for (int col = 0; col < g->cols; col += LANES) {
+        if (g->sum)
+            wino_gather_dx_vector(g, col, dtype, 1, 0);
+        else if (g->undo)
+            wino_gather_dx_vector(g, col, dtype, 0, 1);
+        else
+            wino_gather_dx_vector(g, col, dtype, 0, 0);
+    }
+}
+
 static void wino_gather_dx(const struct wino_gather *g)
 {
-    for (int col = 0; col < g->cols; col += LANES)
-        wino_gather_dx_vector(g, col);
+    if (g->finish.dtype == DTYPE_F32)
+        wino_gather_dx_as(g, DTYPE_F32);
+    else if (g->finish.dtype == DTYPE_F16)
+        wino_gather_dx_as(g, DTYPE_F16);
+    else
+        wino_gather_dx_as(g, DTYPE_BF16);
 }
 
 static void wino_gather_dw(const float *from, size_t point_step, int channels,
