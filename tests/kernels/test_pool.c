@@ -89,6 +89,51 @@ static void test_an_op_ends_only_when_the_last_task_that_began_is_done(void **st
     pool_destroy(pool);
 }
 
+struct order {
+    int tasks, threads;
+    int taken[4][TASKS_MAX], count[4]; // by each thread, in its order
+};
+
+static void note_task(void *job, size_t task, int thread)
+{
+    struct order *order = job;
+    order->taken[thread][order->count[thread]++] = (int)task;
+    usleep(50);
+}
+
+/* Tasks of a thread's own share come before those that it takes from others, and in order. */
+static void check_order(const struct order *order, int thread)
+{
+    int first = order->tasks * thread / order->threads;
+    int end = order->tasks * (thread + 1) / order->threads, is_own = 1;
+    for (int i = 0; i < order->count[thread]; i++) {
+        int task = order->taken[thread][i];
+        int in_share = task >= first && task < end;
+        assert_true(is_own || !in_share);
+        assert_true(!in_share || i == 0 || task > order->taken[thread][i - 1]);
+        is_own = in_share;
+    }
+}
+
+static void test_a_thread_begins_with_the_same_share_of_every_op(void **state)
+{
+    (void)state;
+    static struct order order;
+    struct pool *pool;
+    assert_int_equal(pool_create(4, &pool), STATUS_OK);
+    for (int op = 0; op < 20; op++) {
+        order = (struct order){.tasks = 30 + op, .threads = 4};
+        pool_run(pool, (size_t)order.tasks, note_task, &order);
+        int all = 0;
+        for (int thread = 0; thread < 4; thread++) {
+            check_order(&order, thread);
+            all += order.count[thread];
+        }
+        assert_int_equal(all, order.tasks);
+    }
+    pool_destroy(pool);
+}
+
 static void test_a_pool_that_never_ran_can_be_destroyed(void **state)
 {
     (void)state;
@@ -129,6 +174,7 @@ int main(void)
         cmocka_unit_test(test_every_task_runs_exactly_once_on_any_number_of_threads),
         cmocka_unit_test(test_threads_that_slept_wake_for_the_next_op),
         cmocka_unit_test(test_an_op_ends_only_when_the_last_task_that_began_is_done),
+        cmocka_unit_test(test_a_thread_begins_with_the_same_share_of_every_op),
         cmocka_unit_test(test_a_pool_that_never_ran_can_be_destroyed),
         cmocka_unit_test(test_a_thread_that_cannot_start_is_named),
     };
