@@ -7,8 +7,9 @@
  * network, pixels. The third times what a step does beside its passes: gradients checked and
  * unscaled, both Adams with half copy and average, both rules, results read and reported.
  * SETTINGs are the program's own (--batch 128 --precision bf16 --device cuda:0 --no-graph).
- * Prints one JSON line with the median time of a step, or of what stands for it, and the most
- * GFLOP/s that the device does in registers just then (0: not known). Where the device works
+ * Prints one JSON line with the median time of a step, or of what stands for it, the most
+ * GFLOP/s that the device does in registers just then, and how far two cores are apart just
+ * then (line_trip.h); 0: not known. Where the device works
  * while the host goes on, steps are timed in groups, since a single one has no end that the
  * host sees. */
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "app/report.h"
 #include "app/train.h"
 #include "kernels/ops.h"
+#include "tests/bench/line_trip.h"
 
 // What is recorded and replayed is recorded at the second step. That the others of WARM_UP
 // (steps, or groups of them) are not counted is a margin; what they wait for was not traced.
@@ -158,10 +160,10 @@ static enum status bench(const struct config *config, const char *preset, int st
     if (status == STATUS_OK)
         printf("{\"net\": \"%s\", \"program\": \"twinscale %s\", \"precision\": \"%s\", "
                "\"device\": \"%s\", \"threads\": %d, \"batch\": %d, \"steps\": %d, "
-               "\"ms_per_step\": %.4f, \"peak_gflops\": %.1f}\n",
+               "\"ms_per_step\": %.4f, \"peak_gflops\": %.1f, \"line_trip_ns\": %.0f}\n",
                preset, TWINSCALE_VERSION, precisions[config->precision],
                trainer.device->description, trainer.device->threads, config->batch, steps,
-               median_ms, peak_gflops(trainer.device, config->precision));
+               median_ms, peak_gflops(trainer.device, config->precision), line_trip_ns());
     trainer_release(&trainer);
     return status;
 }

@@ -21,7 +21,9 @@ time, ratio = peer/ours (above 1 we are faster), gflops and share_of_peak. Both 
 multiplications and additions that a convolution's definition has, whatever is done in their
 place: Winograd does fewer, so that share_of_peak is no share of what the CPU is busy with and
 exceeds 1 where much is done by Winograd. The peak is that of fused multiply-adds in registers
-for that precision, measured in every round as well. Single times on a shared machine mean
+for that precision, measured in every round as well. line_trip_ns is what a cache line takes from
+one core to another and back, the median of the rounds: where it is hundreds, the two were on
+different dies, and times of small networks are up to twice those on one. Single times on a shared machine mean
 little; the ratio within one run is what counts.
 """
 import argparse
@@ -138,13 +140,14 @@ def counted(gflop, our_ms, peak):
 def compare(net, work, args):
     peers = [Program(command) for command in args.program]
     peers = peers or choose_finalists(net, work, args)
-    ours, peaks, device = {}, {}, ""
+    ours, peaks, trips, device = {}, {}, [], ""
     for turn in range(args.rounds):
         say(f"{net}, {work}: round {turn + 1} of {args.rounds}")
         for precision in OURS:
             one = run_ours(args, net, work, precision)
             ours.setdefault(precision, []).append(one["ms_per_step"])
             peaks.setdefault(precision, []).append(one["peak_gflops"])
+            trips.append(one["line_trip_ns"])
             device = one["device"]
         for peer in peers:
             peer.times.append(peer.run(net, work, args.steps_of[net], 2))
@@ -160,7 +163,8 @@ def compare(net, work, args):
                    "peer_ms": round(peer_ms, 2), "ratio": round(peer_ms / our_ms, 2),
                    # The fastest round of the peak: a slower one was interrupted.
                    **counted(peer.gflop, our_ms, max(peaks[precision])),
-                   "rounds": args.rounds, "machine": device}
+                   "rounds": args.rounds, "line_trip_ns": round(statistics.median(trips)),
+                   "machine": device}
 
 
 def main():
