@@ -1,6 +1,7 @@
 /* backend.h - what the CPU backend keeps between ops, and how it uses threads.
  * Flow:  cpu_open() makes it; every cpu_*.c takes it from device->backend.
- * Owns:  scratch per thread, one workspace that is as large as the largest plan asks. */
+ * Owns:  scratch and a slab per thread, one workspace, each as large as the largest plan asks.
+ */
 #ifndef KERNELS_CPU_BACKEND_H
 #define KERNELS_CPU_BACKEND_H
 
@@ -23,6 +24,10 @@ struct scratch {
     float *result; // GEMM_PANEL_ROWS x GEMM_RESULT_STEP
     float *line;   // GEMM_COLS + 32
     float *points; // WINO_RESULT: a Winograd task's products
+    // Of the blocks of tiles in this thread's share: points that one op makes and the next
+    // multiplies. Grown by conv prepare(). Other threads come here only to help.
+    float *slab;
+    size_t slab_floats;
 };
 
 /* Which way convolutions go; TWINSCALE_CONV sets it. */
@@ -57,8 +62,9 @@ static inline struct cpu_backend *cpu_backend(const struct device *device)
 void cpu_parallel(const struct device *device, size_t tasks,
                   void (*run)(void *job, size_t task, int thread), void *job);
 
-/* Makes the workspace at least this large; for prepare(). */
+/* Makes the workspace, or the slab of one thread, at least this large; for prepare(). */
 enum status cpu_reserve_workspace(struct device *device, size_t floats);
+enum status cpu_reserve_slab(struct device *device, int thread, size_t floats);
 
 /* Parts that `rows` rows of `channels` sums each are cut into, and the rows of a part. */
 struct reduce_parts {

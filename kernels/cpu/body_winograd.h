@@ -646,14 +646,23 @@ static void wino_gather_dx(const struct wino_gather *g)
         wino_gather_dx_as(g, DTYPE_BF16);
 }
 
-static void wino_gather_dw(const float *from, size_t point_step, int channels,
-                           enum dtype dtype, float *grad, size_t tap_step, int accumulate)
+static void wino_gather_dw(const float *const *parts, int count, size_t point_step,
+                           int channels, enum dtype dtype, float *grad, size_t tap_step,
+                           int accumulate)
 {
     for (int phase = 0; phase < 4; phase++) {
         float *taps = grad + (size_t)(phase / 2 * 4 + phase % 2) * tap_step;
         for (int c = 0; c < channels; c += LANES) {
             VEC m[WINO_POINTS], half[2 * WINO_SIDE], w[4];
-            wino_load_points(m, from + phase * WINO_PHASE(channels) + c, point_step);
+            int place = phase * WINO_PHASE(channels) + c;
+            wino_load_points(m, parts[0] + place, point_step);
+            for (int part = 1; part < count; part++) {
+                VEC more[WINO_POINTS];
+                wino_load_points(more, parts[part] + place, point_step);
+#pragma GCC unroll 25
+                for (int e = 0; e < WINO_POINTS; e++)
+                    m[e] = v_add(m[e], more[e]);
+            }
 #pragma GCC unroll 5
             for (int j = 0; j < WINO_SIDE; j++)
                 wino_taps_turned(half + j, WINO_SIDE, m + j, WINO_SIDE);

@@ -139,22 +139,33 @@ static int usable_cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-enum status cpu_reserve_workspace(struct device *device, size_t floats)
+static enum status reserve(float **block, size_t *floats, size_t wanted)
 {
-    struct cpu_backend *backend = cpu_backend(device);
-    if (floats <= backend->workspace_floats)
+    if (wanted <= *floats)
         return STATUS_OK;
-    free(backend->workspace);
-    backend->workspace_floats = 0;
-    backend->workspace = host_allot(floats * sizeof(float));
-    if (!backend->workspace)
+    free(*block);
+    *floats = 0;
+    *block = host_allot(wanted * sizeof(float));
+    if (!*block)
         return status_fail(
             STATUS_FAILED,
             "convolution workspace: %zu bytes were wanted and not to be had; "
             "lower the batch or the width",
-            floats * sizeof(float));
-    backend->workspace_floats = floats;
+            wanted * sizeof(float));
+    *floats = wanted;
     return STATUS_OK;
+}
+
+enum status cpu_reserve_workspace(struct device *device, size_t floats)
+{
+    struct cpu_backend *backend = cpu_backend(device);
+    return reserve(&backend->workspace, &backend->workspace_floats, floats);
+}
+
+enum status cpu_reserve_slab(struct device *device, int thread, size_t floats)
+{
+    struct scratch *scratch = &cpu_backend(device)->scratch[thread];
+    return reserve(&scratch->slab, &scratch->slab_floats, floats);
 }
 
 struct reduce_parts cpu_reduce_parts(size_t rows, size_t channels)
@@ -259,6 +270,8 @@ void cpu_close(struct device *device)
     if (!backend)
         return;
     pool_destroy(backend->pool);
+    for (int i = 0; backend->scratch && i < backend->threads; i++)
+        free(backend->scratch[i].slab);
     free(backend->scratch);
     free(backend->scratch_block);
     free(backend->workspace);

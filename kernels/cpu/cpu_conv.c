@@ -202,6 +202,24 @@ static size_t workspace_floats(const struct conv_plan *plan)
     return most;
 }
 
+/* The workspace, and where Winograd goes, the slabs. */
+static enum status reserve_room(struct device *device, const struct conv_plan *plan)
+{
+    const struct wino_pass *const passes[PASS_KINDS] = {
+        [PASS_FORWARD] = &plan->winograd.forward,
+        [PASS_DGRAD] = &plan->winograd.dgrad,
+        [PASS_WGRAD] = &plan->winograd.wgrad};
+    int threads = cpu_backend(device)->threads;
+    TRY(cpu_reserve_workspace(device, workspace_floats(plan)));
+    for (int pass = PASS_FORWARD; pass < PASS_KINDS; pass++)
+        for (int i = 0; i < threads; i++)
+            if (goes_by(plan, (enum pass_kind)pass, ALGORITHM_WINOGRAD))
+                TRY(cpu_reserve_slab(
+                    device, i,
+                    winograd_slab_floats(&plan->winograd, passes[pass], threads, i)));
+    return STATUS_OK;
+}
+
 static enum status cpu_prepare(struct device *device, const struct conv_desc *desc,
                                struct conv_plan **result)
 {
@@ -223,7 +241,7 @@ static enum status cpu_prepare(struct device *device, const struct conv_desc *de
                      desc->kernel == desc->x.h && desc->kernel == desc->x.w;
     plan_passes(plan, cpu_backend(device));
 
-    enum status status = cpu_reserve_workspace(device, workspace_floats(plan));
+    enum status status = reserve_room(device, plan);
     if (status != STATUS_OK) {
         cpu_release(device, plan);
         return status;

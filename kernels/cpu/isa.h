@@ -196,8 +196,8 @@ struct wino_gather {
     void *out;
     const struct tensor *undo; // as in conv_epilogue, or NULL
     float *sum, *sumsq;        // [cols], or NULL
-    int phase;          // of dx: 2*down + across
-    float *plane;       // of dx: room for one sample of a phase, one vector a pixel
+    int phase;                 // of dx: 2*down + across
+    float *plane; // of dx: room for one sample of a phase, one vector a pixel
 };
 
 /* What an Adam sweep needs, with the scalars of this step. */
@@ -273,10 +273,10 @@ struct isa {
     void (*wino_multiply_columns)(const struct wino_product *product);
     void (*wino_gather_y)(const struct wino_gather *gather);
     void (*wino_gather_dx)(const struct wino_gather *gather);
-    // One row of the result, [point][phase][WINO_PHASE(channels)], to grad [16
-    // taps][channels].
-    void (*wino_gather_dw)(const float *from, size_t point_step, int channels,
-                           enum dtype dtype, float *grad, size_t tap_step,
+    // The sum of some parts, each one row of a result, [point][phase][WINO_PHASE(channels)],
+    // to grad [16 taps][channels].
+    void (*wino_gather_dw)(const float *const *parts, int count, size_t point_step,
+                           int channels, enum dtype dtype, float *grad, size_t tap_step,
                            int accumulate);
 
     // Per-channel sums of rows are written, not added; sumsq may be NULL.

@@ -131,10 +131,9 @@ static void *work(void *argument)
 
 static void open_op(struct pool *pool, size_t tasks)
 {
-    size_t threads = (size_t)pool->threads;
-    for (size_t i = 0; i < threads; i++) {
-        pool->shares[i].end = tasks * (i + 1) / threads;
-        atomic_store(&pool->shares[i].next, tasks * i / threads);
+    for (int i = 0; i < pool->threads; i++) {
+        pool->shares[i].end = pool_share(tasks, pool->threads, i + 1);
+        atomic_store(&pool->shares[i].next, pool_share(tasks, pool->threads, i));
     }
     uint64_t number = op_number(atomic_load(&pool->word)) + 1u;
     atomic_store(&pool->word, number << 32 | IS_OPEN);

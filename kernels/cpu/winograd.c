@@ -21,13 +21,11 @@ struct wino_job {
     const struct wino_pass *pass;
     const struct isa *isa;
     struct scratch *scratch;
+    int threads;
     const struct tensor *weights;
     struct wino_image x, y;
     float *packed;       // forward: panels of the weights
-    float *points;       // of x in forward and wgrad, of dy in dgrad
-    float *y_points;     // wgrad: of dy
-    float *results;      // wgrad: [block][point], or NULL
-    size_t first, tiles; // of this chunk
+    size_t first, tiles; // of this chunk; in the end, of the last
     struct tensor *out;  // y or dx
     float *sums;         // [block][phase][2][channels of a phase] or NULL
     struct conv_epilogue epilogue;
@@ -59,16 +57,25 @@ static struct wino_image image_of(const struct winograd *winograd,
                                .tiling = winograd->tiling};
 }
 
-/* Tiles of one block of the chunk, counted from the chunk's first. */
+/* Some tiles of a block of the chunk, from `first` of all tiles on. */
 struct tile_span {
-    size_t first;
+    size_t block, first;
     int count;
 };
 
-static struct tile_span span_of(const struct wino_job *job, size_t index, size_t size)
+static size_t blocks_of_chunk(const struct wino_job *job)
 {
-    size_t first = index * size;
-    return (struct tile_span){first, (int)least(size, job->tiles - first)};
+    return ceil_div(job->tiles, job->pass->block);
+}
+
+/* `most` tiles of a block from `begin` on, or what is left of them, which may be none. */
+static struct tile_span span_of(const struct wino_job *job, size_t block, size_t begin,
+                                size_t most)
+{
+    size_t before = block * job->pass->block;
+    size_t end = least(job->pass->block, job->tiles - before);
+    return (struct tile_span){block, job->first + before + begin,
+                              begin < end ? (int)least(most, end - begin) : 0};
 }
 
 static int at_most(int a, int b)
@@ -76,17 +83,17 @@ static int at_most(int a, int b)
     return a < b ? a : b;
 }
 
-/* The rows of each class that tiles of the chunk have among the chunk's. */
+/* The rows of each class that tiles of a block have among the block's. */
 static void rows_of_span(const struct wino_job *job, struct tile_span span,
                          struct wino_rows *rows)
 {
     const struct wino_tiling *tiling = &job->winograd->tiling;
-    size_t first = job->first + span.first;
+    size_t base = job->first + span.block * job->pass->block;
     for (int kind = 0; kind < WINO_CLASSES; kind++) {
-        size_t row = wino_row(tiling, kind, first);
+        size_t row = wino_row(tiling, kind, span.first);
         rows[kind] = (struct wino_rows){
-            row - wino_row(tiling, kind, job->first),
-            (int)(wino_row(tiling, kind, first + (size_t)span.count) - row)};
+            row - wino_row(tiling, kind, base),
+            (int)(wino_row(tiling, kind, span.first + (size_t)span.count) - row)};
     }
 }
 
@@ -99,29 +106,49 @@ static void first_rows(const struct wino_job *job, struct tile_span span, size_t
         first[kind] = rows[kind].first;
 }
 
-/* Runs spread, then multiply, for each chunk. */
+static size_t spans_of_block(const struct wino_job *job)
+{
+    return ceil_div(job->pass->block, SPREAD_TILES);
+}
+
+/* The span of a task that transforms, one of `columns` tasks for each. */
+static struct tile_span spread_span(const struct wino_job *job, size_t task,
+                                    size_t columns)
+{
+    size_t spans = spans_of_block(job), index = task / columns;
+    return span_of(job, index / spans, index % spans * SPREAD_TILES, SPREAD_TILES);
+}
+
+/* What a block of the chunk has in the slab of the thread in whose share it is. */
+static float *block_slab(const struct wino_job *job, size_t block)
+{
+    size_t blocks = blocks_of_chunk(job);
+    int owner = pool_owner(blocks, job->threads, block);
+    size_t before = block - pool_share(blocks, job->threads, owner);
+    return job->scratch[owner].slab + before * job->pass->block_floats;
+}
+
+/* Runs spread, then multiply, for each chunk: so many tasks for each span, and for each
+ * block. */
 static void run_chunks(struct device *device, struct wino_job *job, size_t spread_columns,
                        void (*spread)(void *job, size_t task, int thread),
+                       size_t multiply_columns,
                        void (*multiply)(void *job, size_t task, int thread))
 {
-    const struct wino_pass *pass = job->pass;
     size_t tiles = job->winograd->tiles;
-    for (job->first = 0; job->first < tiles; job->first += pass->chunk) {
-        job->tiles = least(pass->chunk, tiles - job->first);
-        cpu_parallel(device, ceil_div(job->tiles, SPREAD_TILES) * spread_columns, spread,
-                     job);
-        size_t blocks =
-            pass->block ? ceil_div(job->tiles, pass->block) : (size_t)pass->depth_steps;
-        cpu_parallel(device, blocks * (size_t)(pass->col_blocks * pass->point_tasks),
-                     multiply, job);
+    for (size_t first = 0; first < tiles; first += job->pass->chunk) {
+        job->first = first;
+        job->tiles = least(job->pass->chunk, tiles - first);
+        size_t blocks = blocks_of_chunk(job);
+        cpu_parallel(device, blocks * spans_of_block(job) * spread_columns, spread, job);
+        cpu_parallel(device, blocks * multiply_columns, multiply, job);
     }
 }
 
-/* Points of the chunk's tiles for one step of depth: the left side of forward and dgrad.
- */
-static float *left_points(const struct wino_job *job, size_t step)
+/* Points of a block's tiles for one step of depth: the left side of forward and dgrad. */
+static float *left_points(const struct wino_job *job, size_t step, size_t block)
 {
-    return job->points + step * WINO_POINTS * job->pass->left_point;
+    return block_slab(job, block) + step * WINO_POINTS * job->pass->left_point;
 }
 
 /* The product of a task of forward or dgrad, but for what each step of depth has its
@@ -151,7 +178,7 @@ static struct wino_gather gather_for(const struct wino_job *job,
     struct wino_gather gather = {
         .from = scratch->points,
         .point_step = RESULT_POINT,
-        .first = job->first + span.first,
+        .first = span.first,
         .tiles = span.count,
         .channel = channel,
         .cols = at_most(channels - channel, WINO_COLS),
@@ -164,7 +191,7 @@ static struct wino_gather gather_for(const struct wino_job *job,
         .phase = phase,
         .plane = scratch->left};
     if (job->sums) {
-        size_t block = (job->first + span.first) / job->pass->block;
+        size_t block = span.first / job->pass->block;
         size_t slot = block * (size_t)phases + (size_t)phase;
         gather.sum = job->sums + slot * 2 * (size_t)channels + channel;
         gather.sumsq = gather.sum + channels;
@@ -200,17 +227,16 @@ static void spread_x_rows_task(void *job_pointer, size_t task, int thread)
 {
     (void)thread;
     const struct wino_job *job = job_pointer;
-    size_t step = task % (size_t)job->pass->depth_steps;
-    struct tile_span span =
-        span_of(job, task / (size_t)job->pass->depth_steps, SPREAD_TILES);
+    size_t steps = (size_t)job->pass->depth_steps, step = task % steps;
+    struct tile_span span = spread_span(job, task, steps);
     int channel = (int)step * WINO_CHANNELS;
     struct wino_spread spread = {
         .image = job->x,
-        .first = job->first + span.first,
+        .first = span.first,
         .tiles = span.count,
         .channel = channel,
         .channels = at_most(job->x.channels - channel, WINO_CHANNELS),
-        .to = left_points(job, step),
+        .to = left_points(job, step, span.block),
         .point_step = job->pass->left_point,
         .tile_step = WINO_LEFT_STEP,
         .pair_step = (size_t)job->isa->tile_cols,
@@ -241,14 +267,14 @@ static void forward_task(void *job_pointer, size_t task, int thread)
     const struct wino_job *job = job_pointer;
     const struct wino_pass *pass = job->pass;
     const struct scratch *scratch = &job->scratch[thread];
-    struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, pass->block);
+    struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, 0, pass->block);
     int col = (int)(task % (size_t)pass->col_blocks) * WINO_COLS;
     int cols = at_most(job->y.channels - col, WINO_COLS);
     struct wino_product product = product_for(job, scratch, span, cols);
     for (int step = 0; step < pass->depth_steps; step++) {
         product.channels = 4 * WINO_PHASE(job->x.channels - step * WINO_CHANNELS);
         forward_weights(job, step, col, cols, scratch->right);
-        product.left = left_points(job, (size_t)step);
+        product.left = left_points(job, (size_t)step, span.block);
         product.accumulate = step > 0;
         job->isa->wino_multiply_rows(&product);
     }
@@ -270,18 +296,19 @@ void winograd_forward(const struct winograd *winograd, struct device *device,
                            .pass = pass,
                            .isa = backend->isa,
                            .scratch = backend->scratch,
+                           .threads = backend->threads,
                            .weights = weights,
                            .x = image_of(winograd, x),
                            .y = image_of(winograd, y),
                            .packed = backend->workspace,
-                           .points = backend->workspace + packed,
                            .out = y};
     if (epilogue)
         job.epilogue = *epilogue;
     if (job.epilogue.sum)
-        job.sums = job.points + pass->points_floats;
+        job.sums = backend->workspace + packed;
     cpu_parallel(device, panels, pack_task, &job);
-    run_chunks(device, &job, (size_t)pass->depth_steps, spread_x_rows_task, forward_task);
+    run_chunks(device, &job, (size_t)pass->depth_steps, spread_x_rows_task,
+               (size_t)pass->col_blocks, forward_task);
     combine_sums(&job, 1, (size_t)y->shape.c);
 }
 
@@ -291,17 +318,16 @@ static void spread_dy_rows_task(void *job_pointer, size_t task, int thread)
 {
     (void)thread;
     const struct wino_job *job = job_pointer;
-    size_t step = task % (size_t)job->pass->depth_steps;
-    struct tile_span span =
-        span_of(job, task / (size_t)job->pass->depth_steps, SPREAD_TILES);
+    size_t steps = (size_t)job->pass->depth_steps, step = task % steps;
+    struct tile_span span = spread_span(job, task, steps);
     int channel = (int)step * WINO_DEPTH;
     struct wino_spread spread = {
         .image = job->y,
-        .first = job->first + span.first,
+        .first = span.first,
         .tiles = span.count,
         .channel = channel,
         .channels = at_most(job->y.channels - channel, WINO_DEPTH),
-        .to = left_points(job, step),
+        .to = left_points(job, step, span.block),
         .point_step = job->pass->left_point,
         .tile_step = WINO_LEFT_STEP,
     };
@@ -315,7 +341,7 @@ static void dgrad_task(void *job_pointer, size_t task, int thread)
     const struct wino_pass *pass = job->pass;
     const struct scratch *scratch = &job->scratch[thread];
     const struct tensor *w = job->weights;
-    struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, pass->block);
+    struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, 0, pass->block);
     int index = (int)(task % (size_t)pass->col_blocks);
     int phase = index % 4, channel = index / 4 * WINO_COLS, channels = job->x.channels;
     size_t row_step = 16 * (size_t)channels;
@@ -329,7 +355,7 @@ static void dgrad_task(void *job_pointer, size_t task, int thread)
                                      (size_t)first * row_step + first_tap, row_step,
                                      (size_t)channels, product.channels, product.cols,
                                      scratch->right, RIGHT_POINT);
-        product.left = left_points(job, (size_t)step);
+        product.left = left_points(job, (size_t)step, span.block);
         product.accumulate = step > 0;
         job->isa->wino_multiply_rows(&product);
     }
@@ -349,20 +375,34 @@ void winograd_dgrad(const struct winograd *winograd, struct device *device,
                            .pass = pass,
                            .isa = backend->isa,
                            .scratch = backend->scratch,
+                           .threads = backend->threads,
                            .weights = weights,
                            .x = image_of(winograd, dx),
                            .y = image_of(winograd, dy),
-                           .points = backend->workspace,
                            .out = dx};
     if (epilogue)
         job.epilogue = *epilogue;
     if (job.epilogue.sum)
-        job.sums = job.points + pass->points_floats;
-    run_chunks(device, &job, (size_t)pass->depth_steps, spread_dy_rows_task, dgrad_task);
+        job.sums = backend->workspace;
+    run_chunks(device, &job, (size_t)pass->depth_steps, spread_dy_rows_task,
+               (size_t)pass->col_blocks, dgrad_task);
     combine_sums(&job, 4, (size_t)dx->shape.c);
 }
 
 /* ---- wgrad ----------------------------------------------------------------------- */
+
+/* Points of a block's tiles: of x, [block of columns][point], then of dy, [block of
+ * rows][point]. */
+static float *x_points(const struct wino_job *job, size_t block, size_t col_block)
+{
+    return block_slab(job, block) + col_block * WINO_POINTS * job->pass->right_point;
+}
+
+static float *y_points(const struct wino_job *job, size_t block, size_t row_block)
+{
+    return x_points(job, block, (size_t)job->pass->col_blocks) +
+           row_block * WINO_POINTS * job->pass->left_point;
+}
 
 /* Columns of a span of tiles: first those of dy, then those of x. */
 static void spread_both_task(void *job_pointer, size_t task, int thread)
@@ -372,8 +412,8 @@ static void spread_both_task(void *job_pointer, size_t task, int thread)
     const struct wino_pass *pass = job->pass;
     size_t columns = (size_t)(pass->depth_steps + pass->col_blocks);
     size_t column = task % columns, rows = (size_t)pass->depth_steps;
-    struct tile_span span = span_of(job, task / columns, SPREAD_TILES);
-    struct wino_spread spread = {.first = job->first + span.first, .tiles = span.count};
+    struct tile_span span = spread_span(job, task, columns);
+    struct wino_spread spread = {.first = span.first, .tiles = span.count};
     first_rows(job, span, spread.row);
     if (column < rows) {
         spread.image = job->y;
@@ -381,7 +421,7 @@ static void spread_both_task(void *job_pointer, size_t task, int thread)
         spread.channels = at_most(job->y.channels - spread.channel, WINO_ROWS);
         spread.point_step = pass->left_point;
         spread.tile_step = WINO_ROWS;
-        spread.to = job->y_points + column * WINO_POINTS * spread.point_step;
+        spread.to = y_points(job, span.block, column);
         job->isa->wino_spread_dy(&spread);
         return;
     }
@@ -391,79 +431,91 @@ static void spread_both_task(void *job_pointer, size_t task, int thread)
     spread.channels = at_most(job->x.channels - spread.channel, WINO_CHANNELS);
     spread.point_step = pass->right_point;
     spread.tile_step = tile_cols;
-    spread.pair_step = pass->chunk * tile_cols;
-    spread.to = job->points + (column - rows) * WINO_POINTS * spread.point_step;
+    spread.pair_step = pass->block * tile_cols;
+    spread.to = x_points(job, span.block, column - rows);
     job->isa->wino_spread_x(&spread);
 }
 
 /* A block of the weights: WINO_ROWS channels of y, WINO_CHANNELS of x. */
 struct grad_block {
-    size_t row_block, col_block;
+    size_t index, row_block, col_block;
     int row, rows, channel, channels;
-    float *result;
 };
 
-static struct grad_block grad_block(const struct wino_job *job, size_t index, int thread)
+static struct grad_block grad_block(const struct wino_job *job, size_t index)
 {
     size_t cols = (size_t)job->pass->col_blocks;
-    struct grad_block block = {.row_block = index / cols, .col_block = index % cols};
-    block.row = (int)block.row_block * WINO_ROWS;
-    block.rows = at_most(job->y.channels - block.row, WINO_ROWS);
-    block.channel = (int)block.col_block * WINO_CHANNELS;
-    block.channels = at_most(job->x.channels - block.channel, WINO_CHANNELS);
-    block.result = job->results ? job->results + index * WINO_POINTS * WINO_GRAD_POINT
-                                : job->scratch[thread].points;
-    return block;
+    struct grad_block grad = {
+        .index = index, .row_block = index / cols, .col_block = index % cols};
+    grad.row = (int)grad.row_block * WINO_ROWS;
+    grad.rows = at_most(job->y.channels - grad.row, WINO_ROWS);
+    grad.channel = (int)grad.col_block * WINO_CHANNELS;
+    grad.channels = at_most(job->x.channels - grad.channel, WINO_CHANNELS);
+    return grad;
 }
 
-/* Rows [first, last) of a block. */
-static void gather_grad(const struct wino_job *job, const struct grad_block *block,
-                        int first, int last)
+/* Its products over the tiles of one block: in scratch, or kept in that block's slab. */
+static float *grad_result(const struct wino_job *job, size_t block,
+                          const struct grad_block *grad, int thread)
 {
-    size_t tap_step = (size_t)job->x.channels;
-    size_t step = WINO_STEP_OF(4 * WINO_PHASE(block->channels));
-    for (int i = first; i < last; i++)
-        job->isa->wino_gather_dw(block->result + (size_t)i * step, WINO_GRAD_POINT,
-                                 block->channels, job->dtype,
-                                 job->grad + (size_t)(block->row + i) * 16 * tap_step +
-                                     (size_t)block->channel,
-                                 tap_step, job->accumulate);
+    if (!winograd_keeps_results(job->winograd))
+        return job->scratch[thread].points;
+    return block_slab(job, block) + job->pass->points_floats +
+           grad->index * WINO_POINTS * WINO_GRAD_POINT;
+}
+
+/* Rows [first, last) of a block of the weights. */
+static void gather_grad(const struct wino_job *job, const struct grad_block *grad,
+                        int first, int last, int thread)
+{
+    size_t tap_step = (size_t)job->x.channels, blocks = blocks_of_chunk(job);
+    size_t step = WINO_STEP_OF(4 * WINO_PHASE(grad->channels));
+    const float *parts[WINO_GRAD_PARTS];
+    for (int i = first; i < last; i++) {
+        for (size_t block = 0; block < blocks; block++)
+            parts[block] = grad_result(job, block, grad, thread) + (size_t)i * step;
+        job->isa->wino_gather_dw(
+            parts, (int)blocks, WINO_GRAD_POINT, grad->channels, job->dtype,
+            job->grad + (size_t)(grad->row + i) * 16 * tap_step + (size_t)grad->channel,
+            tap_step, job->accumulate);
+    }
 }
 
 static void wgrad_task(void *job_pointer, size_t task, int thread)
 {
     const struct wino_job *job = job_pointer;
     const struct wino_pass *pass = job->pass;
-    int part = (int)(task % (size_t)pass->point_tasks);
-    struct grad_block block = grad_block(job, task / (size_t)pass->point_tasks, thread);
-    struct wino_product product = {
-        .left = job->y_points + block.row_block * WINO_POINTS * pass->left_point,
-        .right = job->points + block.col_block * WINO_POINTS * pass->right_point,
-        .left_point = pass->left_point,
-        .right_point = pass->right_point,
-        .right_panel = pass->chunk * (size_t)job->isa->tile_cols,
-        .result = block.result,
-        .result_point = WINO_GRAD_POINT,
-        .points = WINO_POINTS / pass->point_tasks,
-        .channels = block.rows,
-        .cols = 4 * WINO_PHASE(block.channels),
-        .accumulate = job->first > 0};
-    product.first_point = part * product.points;
-    rows_of_span(job, (struct tile_span){0, (int)job->tiles}, product.tiles);
+    size_t grads = (size_t)(pass->depth_steps * pass->col_blocks);
+    size_t index = task / (size_t)pass->point_tasks, block = index / grads;
+    struct grad_block grad = grad_block(job, index % grads);
+    struct wino_product product = {.left = y_points(job, block, grad.row_block),
+                                   .right = x_points(job, block, grad.col_block),
+                                   .left_point = pass->left_point,
+                                   .right_point = pass->right_point,
+                                   .right_panel =
+                                       pass->block * (size_t)job->isa->tile_cols,
+                                   .result = grad_result(job, block, &grad, thread),
+                                   .result_point = WINO_GRAD_POINT,
+                                   .points = WINO_POINTS / pass->point_tasks,
+                                   .channels = grad.rows,
+                                   .cols = 4 * WINO_PHASE(grad.channels),
+                                   .accumulate = job->first > 0};
+    product.first_point = (int)(task % (size_t)pass->point_tasks) * product.points;
+    rows_of_span(job, span_of(job, block, 0, pass->block), product.tiles);
     job->isa->wino_multiply_columns(&product);
     int is_last = job->first + job->tiles == job->winograd->tiles;
     if (is_last && pass->point_tasks == 1)
-        gather_grad(job, &block, 0, block.rows);
+        gather_grad(job, &grad, 0, grad.rows, thread);
 }
 
-/* Some rows of a block, once all of its points are there. */
+/* Some rows of a block of the weights, once all of its points are there. */
 static void gather_grad_task(void *job_pointer, size_t task, int thread)
 {
     enum { ROWS = WINO_ROWS / GATHER_TASKS };
     const struct wino_job *job = job_pointer;
-    struct grad_block block = grad_block(job, task / GATHER_TASKS, thread);
+    struct grad_block grad = grad_block(job, task / GATHER_TASKS);
     int first = (int)(task % GATHER_TASKS) * ROWS;
-    gather_grad(job, &block, first, at_most(block.rows, first + ROWS));
+    gather_grad(job, &grad, first, at_most(grad.rows, first + ROWS), thread);
 }
 
 void winograd_wgrad(const struct winograd *winograd, struct device *device,
@@ -477,16 +529,15 @@ void winograd_wgrad(const struct winograd *winograd, struct device *device,
                            .pass = pass,
                            .isa = backend->isa,
                            .scratch = backend->scratch,
+                           .threads = backend->threads,
                            .x = image_of(winograd, x),
                            .y = image_of(winograd, dy),
-                           .points = backend->workspace,
                            .dtype = dtype,
                            .grad = grad,
                            .accumulate = accumulate};
-    job.y_points = job.points + cols * WINO_POINTS * pass->right_point;
-    if (winograd_keeps_results(winograd))
-        job.results = job.points + pass->points_floats;
-    run_chunks(device, &job, rows + cols, spread_both_task, wgrad_task);
-    if (pass->point_tasks > 1)
-        cpu_parallel(device, rows * cols * GATHER_TASKS, gather_grad_task, &job);
+    run_chunks(device, &job, rows + cols, spread_both_task,
+               rows * cols * (size_t)pass->point_tasks, wgrad_task);
+    if (pass->point_tasks == 1)
+        return;
+    cpu_parallel(device, rows * cols * GATHER_TASKS, gather_grad_task, &job);
 }

@@ -1,6 +1,6 @@
 /* winograd.h - 4x4 stride-2 pad-1 convolutions with 25 multiplications in place of 64.
  * Flow:  cpu_conv.c plans once -> winograd_forward(), _dgrad(), _wgrad() in a step.
- * Owns:  nothing.  Borrows: the backend's workspace while it runs.
+ * Owns:  nothing.  Borrows: the backend's workspace and the threads' slabs while it runs.
  *
  * Along one axis the even and the odd taps see the odd and the even pixels of x: a
  * stride-2 convolution is the sum over two phases of a stride-1 convolution with two taps,
@@ -33,21 +33,25 @@
 #include "kernels/cpu/backend.h"
 
 #define WINO_PAD 16 // floats between points, which would else share a cache set
+#define WINO_GRAD_PARTS 2 // blocks of tiles whose products wgrad adds, at most
 #define WINO_GRAD_POINT (WINO_ROWS * WINO_DEPTH + WINO_PAD) // in a task of wgrad
 
 /* How one pass is cut. Tiles are transformed chunk by chunk, so that a chunk's points stay
- * in a cache; a task multiplies one block of a chunk's tiles, or in wgrad all of them for
- * one block of the weights, or for some of its points where there are few blocks. */
+ * in a cache. A chunk is some blocks of tiles, whose points lie in the slab of the thread
+ * that is expected to make and to multiply them. A task multiplies a block of tiles for one
+ * block of columns, or in wgrad for one block of the weights, or for some of its points
+ * where there are few. */
 struct wino_pass {
-    size_t chunk;         // tiles of a chunk
-    size_t block, blocks; // tiles of a block, and how many there are; not in wgrad
+    size_t chunk;         // tiles of a chunk: whole blocks
+    size_t block, blocks; // tiles of a block, and how many there are in all
     int depth_steps;      // forward: of 16 channels of x; dgrad: of 64 of y
                           // wgrad: blocks of 48 rows, channels of y
     int col_blocks;       // forward: of y; dgrad: of x, for each phase; wgrad: of x
     int point_tasks;      // of a block's 25 points: 1, or in wgrad 1 or 5
     size_t left_point;    // floats from one point to the next on the left side
     size_t right_point;   // and, in wgrad, on the right side
-    size_t points_floats; // of a chunk
+    size_t points_floats; // of a block's points
+    size_t block_floats;  // of all that a block has in its slab
     size_t workspace_floats;
 };
 
@@ -58,8 +62,12 @@ struct winograd {
     struct wino_pass forward, dgrad, wgrad;
 };
 
-/* Whether wgrad's products stay in the workspace until all tasks have added theirs. */
+/* Whether wgrad's products stay in the slabs until all tasks have added theirs. */
 int winograd_keeps_results(const struct winograd *winograd);
+
+/* What a pass needs of a thread's slab. */
+size_t winograd_slab_floats(const struct winograd *winograd, const struct wino_pass *pass,
+                            int threads, int thread);
 
 /* Whether the convolution has the shape for it, pass by pass. */
 struct wino_fits {

@@ -9,6 +9,9 @@ enum {
     // they were the fastest; wgrad's results are read and written once for each chunk.
     CHUNK_FLOATS = 1 << 19,
     GRAD_CHUNK_FLOATS = 2 << 20,
+    // Blocks of weights up to which wgrad's tiles are cut into parts: each thread then keeps
+    // to its own, and the parts of so few weights are soon added.
+    WEIGHTS_FEW = 3,
 };
 
 static size_t ceil_div(size_t a, size_t b)
@@ -37,14 +40,16 @@ static void cut_tiles(struct wino_pass *pass, size_t tiles, size_t unit, int thr
     size_t cols = (size_t)pass->col_blocks, most = WINO_TILES / unit * unit;
     while (cols * ceil_div(tiles, most) < TASKS_WANTED && most / 2 / unit * unit >= 48)
         most = most / 2 / unit * unit;
+    most = least(most, tiles);
     size_t by_size = CHUNK_FLOATS / (most * tile_floats);
     size_t by_tasks = ceil_div(TASKS_OF_THREAD * (size_t)threads, cols);
     pass->point_tasks = 1;
     pass->block = most;
     pass->blocks = ceil_div(tiles, most);
     pass->chunk = least(most * (by_size > by_tasks ? by_size : by_tasks), tiles);
-    pass->left_point = (pass->chunk + TILE_SLACK) * WINO_LEFT_STEP + WINO_PAD;
+    pass->left_point = (pass->block + TILE_SLACK) * WINO_LEFT_STEP + WINO_PAD;
     pass->points_floats = (size_t)pass->depth_steps * WINO_POINTS * pass->left_point;
+    pass->block_floats = pass->points_floats;
 }
 
 static void plan_forward(struct winograd *winograd, const struct cpu_backend *backend)
@@ -55,8 +60,7 @@ static void plan_forward(struct winograd *winograd, const struct cpu_backend *ba
     pass->col_blocks = (d->y.c + WINO_COLS - 1) / WINO_COLS;
     cut_tiles(pass, winograd->tiles, 1, backend->threads);
     size_t packed = round_up((size_t)d->y.c, (size_t)backend->isa->tile_cols) * 16;
-    pass->workspace_floats =
-        packed * (size_t)d->x.c + pass->points_floats + pass->blocks * 2 * (size_t)d->y.c;
+    pass->workspace_floats = packed * (size_t)d->x.c + pass->blocks * 2 * (size_t)d->y.c;
 }
 
 static int plan_dgrad(struct winograd *winograd, int threads)
@@ -71,14 +75,14 @@ static int plan_dgrad(struct winograd *winograd, int threads)
     pass->depth_steps = (d->y.c + WINO_DEPTH - 1) / WINO_DEPTH;
     pass->col_blocks = 4 * ((d->x.c + WINO_COLS - 1) / WINO_COLS);
     cut_tiles(pass, winograd->tiles, per_sample, threads);
-    pass->workspace_floats = pass->points_floats + pass->blocks * 4 * 2 * (size_t)d->x.c;
+    pass->workspace_floats = pass->blocks * 4 * 2 * (size_t)d->x.c;
     return 1;
 }
 
 int winograd_keeps_results(const struct winograd *winograd)
 {
     const struct wino_pass *pass = &winograd->wgrad;
-    return pass->chunk < winograd->tiles || pass->point_tasks > 1;
+    return pass->block < winograd->tiles || pass->point_tasks > 1;
 }
 
 static void plan_wgrad(struct winograd *winograd, int threads)
@@ -93,13 +97,30 @@ static void plan_wgrad(struct winograd *winograd, int threads)
     size_t chunks = ceil_div(winograd->tiles * tile_floats, GRAD_CHUNK_FLOATS);
     pass->chunk = round_up(ceil_div(winograd->tiles, chunks), WINO_DEPTH);
     pass->chunk = least(pass->chunk, winograd->tiles);
-    pass->left_point = pass->chunk * WINO_ROWS + WINO_PAD;
-    pass->right_point = pass->chunk * WINO_DEPTH + WINO_PAD;
+    // By the shape alone, since blocks decide in which order sums are added.
+    int parts = rows * cols <= WEIGHTS_FEW && chunks == 1 ? WINO_GRAD_PARTS : 1;
+    pass->block = round_up(ceil_div(pass->chunk, (size_t)parts), WINO_DEPTH);
+    pass->block = least(pass->block, pass->chunk);
+    pass->blocks = ceil_div(winograd->tiles, pass->block);
+    pass->left_point = pass->block * WINO_ROWS + WINO_PAD;
+    pass->right_point = pass->block * WINO_DEPTH + WINO_PAD;
     pass->points_floats =
         WINO_POINTS * (rows * pass->left_point + cols * pass->right_point) + TILE_SLACK;
-    pass->workspace_floats = pass->points_floats;
+    pass->block_floats = pass->points_floats;
     if (winograd_keeps_results(winograd))
-        pass->workspace_floats += rows * cols * WINO_POINTS * WINO_GRAD_POINT;
+        pass->block_floats += rows * cols * WINO_POINTS * WINO_GRAD_POINT;
+}
+
+size_t winograd_slab_floats(const struct winograd *winograd, const struct wino_pass *pass,
+                            int threads, int thread)
+{
+    size_t most = 0, all = ceil_div(least(pass->chunk, winograd->tiles), pass->block);
+    for (size_t blocks = 1; blocks <= all; blocks++) { // the last chunk has fewer
+        size_t share =
+            pool_share(blocks, threads, thread + 1) - pool_share(blocks, threads, thread);
+        most = share > most ? share : most;
+    }
+    return most * pass->block_floats;
 }
 
 struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc *desc,

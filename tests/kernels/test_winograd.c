@@ -28,14 +28,15 @@ static const struct geometry geometries[] = {
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
 // More tiles than one chunk has, in forward, dgrad and wgrad; once with a last step of
-// channels half full.
+// channels half full; and few weights, whose gradients are added from two parts.
 static const struct {
     struct geometry geometry;
     enum pass pass;
 } large[] = {{{17, 32, 32, 64, 8}, FORWARD},
              {{17, 32, 32, 8, 200}, DGRAD},
              {{66, 32, 32, 48, 8}, WGRAD},
-             {{80, 28, 28, 56, 8}, WGRAD}};
+             {{80, 28, 28, 56, 8}, WGRAD},
+             {{40, 14, 14, 24, 48}, WGRAD}};
 
 static struct conv_desc desc_of(const struct geometry *g, enum dtype dtype)
 {
@@ -362,12 +363,14 @@ static void test_the_error_is_within_twice_the_direct_ways(void **state)
 static void test_the_bits_are_the_same_for_one_two_and_three_threads(void **state)
 {
     (void)state;
-    static const struct geometry several[] = {
-        {16, 16, 16, 40, 70}, {5, 14, 14, 17, 33}, {66, 32, 32, 16, 8}};
+    static const struct geometry several[] = {{16, 16, 16, 40, 70},
+                                              {5, 14, 14, 17, 33},
+                                              {66, 32, 32, 16, 8},
+                                              {40, 14, 14, 24, 48}};
     static struct epilogue_case e[THREAD_COUNTS];
-    for (size_t g = 0; g < 3; g++)
+    for (size_t g = 0; g < sizeof several / sizeof *several; g++)
         for (int pass = FORWARD; pass <= WGRAD; pass++) {
-            struct conv_desc d = desc_of(&several[g], dtypes[g]);
+            struct conv_desc d = desc_of(&several[g], dtypes[g % 3]);
             struct operands in = operands_of(&d, (enum pass)pass, d.dtype);
             fill_tensor(&in.a, FILL_RANDOM, 8);
             fill_tensor(&in.b, FILL_RANDOM, 9);
