@@ -15,19 +15,26 @@
 #define REDUCE_PARTS 64
 #define REDUCE_FLOATS (1 << 20) // room for the parts' sums
 
+// Blocks of weights whose points a thread may keep for an op: 1 MB, since from beyond its
+// second-level cache it does not have them sooner than it makes them.
+#define WINO_RIGHTS 5
+
 #define WINO_RESULT (WINO_POINTS * (WINO_TILES * WINO_COLS + 16)) // of one task
 
-/* One thread's buffers, reused by every op. */
+/* One thread's buffers, reused by every op; on cache lines of its own. */
 struct scratch {
-    float *left;   // GEMM_ROWS x GEMM_LEFT_STEP, or GEMM_PANEL_ROWS x GEMM_DEPTH
+    // GEMM_ROWS x GEMM_LEFT_STEP, or GEMM_PANEL_ROWS x GEMM_DEPTH
+    _Alignas(64) float *left;
     float *right;  // GEMM_DEPTH x GEMM_COLS: wgrad's window columns
     float *result; // GEMM_PANEL_ROWS x GEMM_RESULT_STEP
     float *line;   // GEMM_COLS + 32
     float *points; // WINO_RESULT: a Winograd task's products
     // Of the blocks of tiles in this thread's share: points that one op makes and the next
-    // multiplies. Grown by conv prepare(). Other threads come here only to help.
+    // multiplies; before them the weights' points. Grown by conv prepare(). Other threads
+    // come here only to help.
     float *slab;
     size_t slab_floats;
+    uint64_t right_made[WINO_RIGHTS]; // by which Winograd op
 };
 
 /* Which way convolutions go; TWINSCALE_CONV sets it. */
@@ -46,7 +53,8 @@ struct cpu_backend {
     struct pool *pool;
     struct scratch *scratch; // [threads]
     float *scratch_block;
-    float *workspace; // grown by conv prepare(), used by one op at a time
+    uint64_t wino_ops; // so many have run
+    float *workspace;  // grown by conv prepare(), used by one op at a time
     size_t workspace_floats;
     float *reduce; // REDUCE_FLOATS
 };

@@ -202,7 +202,7 @@ static enum status allot_scratch(struct cpu_backend *backend)
     const size_t result = GEMM_PANEL_ROWS * GEMM_RESULT_STEP;
     const size_t each = left + right + result + line + WINO_RESULT;
     size_t threads = (size_t)backend->threads;
-    backend->scratch = calloc(threads, sizeof *backend->scratch);
+    backend->scratch = host_allot(threads * sizeof *backend->scratch);
     backend->scratch_block = host_allot(each * threads * sizeof(float));
     backend->reduce = host_allot(REDUCE_FLOATS * sizeof(float));
     if (!backend->scratch || !backend->scratch_block || !backend->reduce)

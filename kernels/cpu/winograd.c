@@ -5,12 +5,10 @@ enum {
     GATHER_TASKS = 4, // of a block of weights, where its points are tasks of their own
 };
 
-// Floats from one point to the next in a task's buffers in scratch.
-enum {
-    RIGHT_POINT = WINO_DEPTH * WINO_COLS + WINO_PAD,
-    RESULT_POINT = WINO_TILES * WINO_COLS + WINO_PAD,
-};
-_Static_assert(WINO_POINTS *RIGHT_POINT <= GEMM_DEPTH * GEMM_COLS, "fits scratch.right");
+// Floats from one point to the next in scratch.points.
+enum { RESULT_POINT = WINO_TILES * WINO_COLS + WINO_PAD };
+_Static_assert(WINO_POINTS *WINO_RIGHT_POINT <= GEMM_DEPTH * GEMM_COLS,
+               "fits scratch.right");
 _Static_assert(WINO_POINTS *RESULT_POINT <= WINO_RESULT &&
                    WINO_POINTS * WINO_GRAD_POINT <= WINO_RESULT,
                "fits scratch.points");
@@ -22,6 +20,7 @@ struct wino_job {
     const struct isa *isa;
     struct scratch *scratch;
     int threads;
+    uint64_t op; // the number of this run
     const struct tensor *weights;
     struct wino_image x, y;
     float *packed;       // forward: panels of the weights
@@ -125,7 +124,8 @@ static float *block_slab(const struct wino_job *job, size_t block)
     size_t blocks = blocks_of_chunk(job);
     int owner = pool_owner(blocks, job->threads, block);
     size_t before = block - pool_share(blocks, job->threads, owner);
-    return job->scratch[owner].slab + before * job->pass->block_floats;
+    return job->scratch[owner].slab + job->pass->right_floats +
+           before * job->pass->block_floats;
 }
 
 /* Runs spread, then multiply, for each chunk: so many tasks for each span, and for each
@@ -151,15 +151,33 @@ static float *left_points(const struct wino_job *job, size_t step, size_t block)
     return block_slab(job, block) + step * WINO_POINTS * job->pass->left_point;
 }
 
+/* Points of the weights for one step of depth and one block of columns, the right side of
+ * forward and dgrad, as make() makes them: for this task, or for all of the thread's. */
+static const float *
+right_side(const struct wino_job *job, struct scratch *scratch, int step, size_t block,
+           void (*make)(const struct wino_job *job, int step, size_t block, float *right))
+{
+    size_t index = (size_t)(step * job->pass->col_blocks) + block;
+    if (!job->pass->right_floats) {
+        make(job, step, block, scratch->right);
+        return scratch->right;
+    }
+    float *right = scratch->slab + index * WINO_POINTS * WINO_RIGHT_POINT;
+    if (scratch->right_made[index] != job->op) {
+        make(job, step, block, right);
+        scratch->right_made[index] = job->op;
+    }
+    return right;
+}
+
 /* The product of a task of forward or dgrad, but for what each step of depth has its
  * own. */
 static struct wino_product product_for(const struct wino_job *job,
                                        const struct scratch *scratch,
                                        struct tile_span span, int cols)
 {
-    struct wino_product product = {.right = scratch->right,
-                                   .left_point = job->pass->left_point,
-                                   .right_point = RIGHT_POINT,
+    struct wino_product product = {.left_point = job->pass->left_point,
+                                   .right_point = WINO_RIGHT_POINT,
                                    .right_panel =
                                        (size_t)(WINO_DEPTH * job->isa->tile_cols),
                                    .result = scratch->points,
@@ -245,11 +263,12 @@ static void spread_x_rows_task(void *job_pointer, size_t task, int thread)
     job->isa->wino_spread_x(&spread);
 }
 
-/* The points of a block of weights, [WINO_DEPTH] x [cols], for one step of depth. */
-static void forward_weights(const struct wino_job *job, int step, int col, int cols,
+/* [WINO_DEPTH] x WINO_COLS. */
+static void forward_weights(const struct wino_job *job, int step, size_t block,
                             float *right)
 {
     int tile_cols = job->isa->tile_cols, channels = job->x.channels;
+    int col = (int)block * WINO_COLS, cols = at_most(job->y.channels - col, WINO_COLS);
     size_t tap_step = (size_t)(channels * tile_cols);
     int channel = step * WINO_CHANNELS;
     for (int j = 0; j < cols; j += tile_cols) {
@@ -258,7 +277,7 @@ static void forward_weights(const struct wino_job *job, int step, int col, int c
                              (size_t)(channel * tile_cols);
         job->isa->wino_weights_forward(panel, tap_step,
                                        at_most(channels - channel, WINO_CHANNELS),
-                                       right + j * WINO_DEPTH, RIGHT_POINT);
+                                       right + j * WINO_DEPTH, WINO_RIGHT_POINT);
     }
 }
 
@@ -266,14 +285,14 @@ static void forward_task(void *job_pointer, size_t task, int thread)
 {
     const struct wino_job *job = job_pointer;
     const struct wino_pass *pass = job->pass;
-    const struct scratch *scratch = &job->scratch[thread];
+    struct scratch *scratch = &job->scratch[thread];
     struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, 0, pass->block);
-    int col = (int)(task % (size_t)pass->col_blocks) * WINO_COLS;
-    int cols = at_most(job->y.channels - col, WINO_COLS);
+    size_t block = task % (size_t)pass->col_blocks;
+    int col = (int)block * WINO_COLS, cols = at_most(job->y.channels - col, WINO_COLS);
     struct wino_product product = product_for(job, scratch, span, cols);
     for (int step = 0; step < pass->depth_steps; step++) {
         product.channels = 4 * WINO_PHASE(job->x.channels - step * WINO_CHANNELS);
-        forward_weights(job, step, col, cols, scratch->right);
+        product.right = right_side(job, scratch, step, block, forward_weights);
         product.left = left_points(job, (size_t)step, span.block);
         product.accumulate = step > 0;
         job->isa->wino_multiply_rows(&product);
@@ -297,6 +316,7 @@ void winograd_forward(const struct winograd *winograd, struct device *device,
                            .isa = backend->isa,
                            .scratch = backend->scratch,
                            .threads = backend->threads,
+                           .op = ++backend->wino_ops,
                            .weights = weights,
                            .x = image_of(winograd, x),
                            .y = image_of(winograd, y),
@@ -335,26 +355,35 @@ static void spread_dy_rows_task(void *job_pointer, size_t task, int thread)
     job->isa->wino_spread_dy(&spread);
 }
 
+/* [WINO_DEPTH] x WINO_COLS, of a phase. */
+static void dgrad_weights(const struct wino_job *job, int step, size_t block,
+                          float *right)
+{
+    const struct tensor *w = job->weights;
+    int phase = (int)(block % 4), channel = (int)(block / 4) * WINO_COLS;
+    int channels = job->x.channels, first = step * WINO_DEPTH;
+    size_t row_step = 16 * (size_t)channels;
+    size_t first_tap = (size_t)((phase / 2 * 4 + phase % 2) * channels + channel);
+    job->isa->wino_weights_dgrad(
+        w->data, w->dtype, (size_t)first * row_step + first_tap, row_step,
+        (size_t)channels, at_most(job->y.channels - first, WINO_DEPTH),
+        at_most(channels - channel, WINO_COLS), right, WINO_RIGHT_POINT);
+}
+
 static void dgrad_task(void *job_pointer, size_t task, int thread)
 {
     const struct wino_job *job = job_pointer;
     const struct wino_pass *pass = job->pass;
-    const struct scratch *scratch = &job->scratch[thread];
-    const struct tensor *w = job->weights;
+    struct scratch *scratch = &job->scratch[thread];
     struct tile_span span = span_of(job, task / (size_t)pass->col_blocks, 0, pass->block);
-    int index = (int)(task % (size_t)pass->col_blocks);
-    int phase = index % 4, channel = index / 4 * WINO_COLS, channels = job->x.channels;
-    size_t row_step = 16 * (size_t)channels;
-    size_t first_tap = (size_t)((phase / 2 * 4 + phase % 2) * channels + channel);
+    size_t block = task % (size_t)pass->col_blocks;
+    int phase = (int)(block % 4), channel = (int)(block / 4) * WINO_COLS;
+    int channels = job->x.channels;
     struct wino_product product =
         product_for(job, scratch, span, at_most(channels - channel, WINO_COLS));
     for (int step = 0; step < pass->depth_steps; step++) {
-        int first = step * WINO_DEPTH;
-        product.channels = at_most(job->y.channels - first, WINO_DEPTH);
-        job->isa->wino_weights_dgrad(w->data, w->dtype,
-                                     (size_t)first * row_step + first_tap, row_step,
-                                     (size_t)channels, product.channels, product.cols,
-                                     scratch->right, RIGHT_POINT);
+        product.channels = at_most(job->y.channels - step * WINO_DEPTH, WINO_DEPTH);
+        product.right = right_side(job, scratch, step, block, dgrad_weights);
         product.left = left_points(job, (size_t)step, span.block);
         product.accumulate = step > 0;
         job->isa->wino_multiply_rows(&product);
@@ -376,6 +405,7 @@ void winograd_dgrad(const struct winograd *winograd, struct device *device,
                            .isa = backend->isa,
                            .scratch = backend->scratch,
                            .threads = backend->threads,
+                           .op = ++backend->wino_ops,
                            .weights = weights,
                            .x = image_of(winograd, dx),
                            .y = image_of(winograd, dy),
@@ -530,6 +560,7 @@ void winograd_wgrad(const struct winograd *winograd, struct device *device,
                            .isa = backend->isa,
                            .scratch = backend->scratch,
                            .threads = backend->threads,
+                           .op = ++backend->wino_ops,
                            .x = image_of(winograd, x),
                            .y = image_of(winograd, dy),
                            .dtype = dtype,

@@ -33,6 +33,7 @@
 #include "kernels/cpu/backend.h"
 
 #define WINO_PAD 16 // floats between points, which would else share a cache set
+#define WINO_RIGHT_POINT (WINO_DEPTH * WINO_COLS + WINO_PAD) // of a block of weights
 #define WINO_GRAD_PARTS 2 // blocks of tiles whose products wgrad adds, at most
 #define WINO_GRAD_POINT (WINO_ROWS * WINO_DEPTH + WINO_PAD) // in a task of wgrad
 
@@ -50,6 +51,7 @@ struct wino_pass {
     int point_tasks;      // of a block's 25 points: 1, or in wgrad 1 or 5
     size_t left_point;    // floats from one point to the next on the left side
     size_t right_point;   // and, in wgrad, on the right side
+    size_t right_floats;  // of all weights' points, kept by each thread; 0: made anew
     size_t points_floats; // of a block's points
     size_t block_floats;  // of all that a block has in its slab
     size_t workspace_floats;

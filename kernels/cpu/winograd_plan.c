@@ -13,6 +13,7 @@ enum {
     // to its own, and the parts of so few weights are soon added.
     WEIGHTS_FEW = 3,
 };
+_Static_assert(WEIGHTS_FEW < TASKS_OF_THREAD, "where there are parts, points are tasks");
 
 static size_t ceil_div(size_t a, size_t b)
 {
@@ -50,6 +51,10 @@ static void cut_tiles(struct wino_pass *pass, size_t tiles, size_t unit, int thr
     pass->left_point = (pass->block + TILE_SLACK) * WINO_LEFT_STEP + WINO_PAD;
     pass->points_floats = (size_t)pass->depth_steps * WINO_POINTS * pass->left_point;
     pass->block_floats = pass->points_floats;
+    // Each thread keeps the weights' points where they are few and it has several blocks.
+    size_t rights = (size_t)pass->depth_steps * cols;
+    if (rights <= WINO_RIGHTS && pass->blocks >= 2 * (size_t)threads)
+        pass->right_floats = rights * WINO_POINTS * WINO_RIGHT_POINT;
 }
 
 static void plan_forward(struct winograd *winograd, const struct cpu_backend *backend)
@@ -120,7 +125,7 @@ size_t winograd_slab_floats(const struct winograd *winograd, const struct wino_p
             pool_share(blocks, threads, thread + 1) - pool_share(blocks, threads, thread);
         most = share > most ? share : most;
     }
-    return most * pass->block_floats;
+    return pass->right_floats + most * pass->block_floats;
 }
 
 struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc *desc,
