@@ -7,7 +7,7 @@
 
 PyTorch runs in float32 and in bfloat16 autocast, with contiguous and channels_last memory, on
 every power of two of threads up to ours, bound to cores and not. Each of these modes is tried
-once; the fastest of each precision (or the --finalists fastest) are then timed in turns with
+once; the two fastest of each precision (--finalists) are then timed in turns with
 every precision of ours, so that whatever else the machine does falls on all of them, and each
 one's time is the median over all rounds of its median step. What was tried and which was best
 is said on stderr.
@@ -174,7 +174,7 @@ def main():
     parser.add_argument("--steps", type=int, default=0, help="a round; 0: by the network")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--net", choices=NETS)
-    parser.add_argument("--finalists", type=int, default=1, help="of each PyTorch precision")
+    parser.add_argument("--finalists", type=int, default=2, help="of each PyTorch precision")
     parser.add_argument("--work", choices=WORKS, help="default: all")
     parser.add_argument("--program", action="append", default=[], metavar="COMMAND",
                         help="the peer in place of PyTorch; needs --net, times steps")
