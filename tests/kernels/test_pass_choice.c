@@ -118,6 +118,20 @@ static void test_what_multiplies_bf16_is_told(void **state)
     }
 }
 
+/* In bf16, at every instruction set; all multiply f32, as Winograd does too. */
+static void check_bf16_ways(const struct row *wanted, size_t count)
+{
+    FOR_BACKENDS(b)
+    {
+        for (size_t i = 0; i < count; i++) {
+            struct conv_way way;
+            tell(b->device[0], &wanted[i], DTYPE_BF16, &way);
+            assert_string_equal(way.algorithm, wanted[i].algorithm);
+            assert_int_equal(way.arithmetic, DTYPE_F32);
+        }
+    }
+}
+
 static void test_bf16_goes_by_winograd_where_fp16_does(void **state)
 {
     (void)state;
@@ -127,33 +141,18 @@ static void test_bf16_goes_by_winograd_where_fp16_does(void **state)
         {K4(64, 8, 128, 256), PASS_DGRAD, "auto", "winograd", "", 0},
         {K4(64, 4, 256, 512), PASS_WGRAD, "auto", "winograd", "", 0},
     };
-    FOR_BACKENDS(b)
-    {
-        for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
-            struct conv_way way;
-            tell(b->device[0], &wide[i], DTYPE_BF16, &way);
-            assert_string_equal(way.algorithm, wide[i].algorithm);
-        }
-    }
+    check_bf16_ways(wide, sizeof wide / sizeof *wide);
 }
 
 // A window of one channel has 16 elements: too few for pairs to be worth their packing.
 static void test_short_windows_are_multiplied_as_floats(void **state)
 {
     (void)state;
-    const struct row rows_of_one[] = {
+    const struct row narrow[] = {
         {K4(64, 14, 1, 24), PASS_FORWARD, "auto", "direct", "", 0},
         {K4(64, 14, 1, 24), PASS_WGRAD, "auto", "direct", "", 0},
     };
-    FOR_BACKENDS(b)
-    {
-        for (size_t i = 0; i < sizeof rows_of_one / sizeof *rows_of_one; i++) {
-            struct conv_way way;
-            tell(b->device[0], &rows_of_one[i], DTYPE_BF16, &way);
-            assert_string_equal(way.algorithm, rows_of_one[i].algorithm);
-            assert_int_equal(way.arithmetic, DTYPE_F32);
-        }
-    }
+    check_bf16_ways(narrow, sizeof narrow / sizeof *narrow);
 }
 
 static void test_every_instruction_set_has_a_peak(void **state)
