@@ -19,8 +19,8 @@ void *host_allot(size_t bytes)
     size_t room = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     if (room == 0)
         room = ARENA_ALIGN;
-    void *block = aligned_alloc(align, room);
-    if (!block)
+    void *block = NULL;
+    if (posix_memalign(&block, align, room) != 0)
         return NULL;
     if (align == LARGE_PAGE)
         (void)madvise(block, room, MADV_HUGEPAGE); // a wish: small ones do as well
