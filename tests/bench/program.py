@@ -7,7 +7,8 @@ NAME is one of:
   memory   the most that `twinscale train` holds for DCGAN-64, batch 64, in each precision,
            beside PyTorch's process for the same steps in each of its modes (needs torch)
   start    from the command to the first step, `fmnist-quick` on builtin:fashion
-  threads  a step on one thread beside one on all
+  threads  a step on one thread beside one on all, and how far two cores were apart just then
+           (line_trip_ns, see line_trip.h)
   upkeep   the share of a step that is not its passes: gradients checked and unscaled, Adam with
            half copy and average, rules, results read and reported
   diagnosis  the time that looking into overflows takes, as a share of a run: what a step that
@@ -60,11 +61,15 @@ def train(args, preset, *settings):
                       "cpu", "--out", out, *settings])
 
 
-def step_ms(args, net, steps, *settings, work=()):
+def bench_step(args, net, steps, *settings, work=()):
     run = subprocess.run([args.bench_step, *work, str(steps), net, "--device", "cpu", *settings],
                          check=True, text=True, stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL)
-    return json.loads(run.stdout)["ms_per_step"]
+    return json.loads(run.stdout)
+
+
+def step_ms(*arguments, **work):
+    return bench_step(*arguments, **work)["ms_per_step"]
 
 
 def in_turns(args, variants):
@@ -107,13 +112,19 @@ def start(args):
 def threads(args):
     cores = len(os.sched_getaffinity(0))
     for net in NETS:
-        steps = 40 if net == "fmnist-quick" else 3
-        found = in_turns(args, {count: lambda count=count: step_ms(args, net, steps, "--threads",
-                                                                   str(count))
-                                for count in (1, cores)})
+        steps, trips = 40 if net == "fmnist-quick" else 3, []
+
+        def on(count):
+            one = bench_step(args, net, steps, "--threads", str(count))
+            if count > 1:
+                trips.append(one["line_trip_ns"])
+            return one["ms_per_step"]
+
+        found = in_turns(args, {count: lambda count=count: on(count) for count in (1, cores)})
         yield {"work": f"{net}, whole step, batch 64", "what": f"1 -> {cores} threads",
                "value": round(found[1] / found[cores], 2), "unit": "times faster",
-               "ms": {count: round(ms, 2) for count, ms in found.items()}}
+               "ms": {count: round(ms, 2) for count, ms in found.items()},
+               "line_trip_ns": round(statistics.median(trips)) if trips else 0}
 
 
 def upkeep(args):
