@@ -53,7 +53,7 @@ struct cpu_backend {
     struct pool *pool;
     struct scratch *scratch; // [threads]
     float *scratch_block;
-    uint64_t wino_ops; // so many have run
+    uint64_t wino_ops; // that multiply by points of weights: so many have run
     float *workspace;  // grown by conv prepare(), used by one op at a time
     size_t workspace_floats;
     float *reduce; // REDUCE_FLOATS

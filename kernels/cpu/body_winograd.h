@@ -153,8 +153,8 @@ ALWAYS_INLINE void wino_pixels(const void **to, const struct wino_image *image,
                                enum dtype dtype, size_t sample, int top, int left,
                                const int side, int channel)
 {
-    size_t element = dtype == DTYPE_F32 ? 4 : 2,
-           pixel = (size_t)image->channels * element;
+    size_t element = dtype == DTYPE_F32 ? 4 : 2;
+    size_t pixel = (size_t)image->channels * element;
     size_t line = (size_t)image->width * pixel;
     const char *first = (const char *)image->data +
                         sample * (size_t)image->height * line + (size_t)channel * element;

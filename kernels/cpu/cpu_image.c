@@ -5,8 +5,8 @@
 struct image_job {
     const struct tensor *from;
     struct tensor *to;
-    float
-        values[256]; // what each pixel value becomes, in f32 and as a half of to's dtype
+    // What each pixel value becomes, in f32 and as a half of to's dtype.
+    float values[256];
     uint16_t halves[256];
     int mirror;
     uint64_t seed, step, first_row;
@@ -34,8 +34,8 @@ static void from_u8_task(void *job_pointer, size_t sample, int thread)
     const struct image_job *job = job_pointer;
     struct shape s = job->from->shape;
     size_t from_step = (size_t)job->from->c_stored, to_step = (size_t)job->to->c_stored;
-    size_t w = (size_t)s.w, c = (size_t)s.c, lines = (size_t)s.h,
-           first = sample * lines * w;
+    size_t w = (size_t)s.w, c = (size_t)s.c, lines = (size_t)s.h;
+    size_t first = sample * lines * w;
     uint64_t row = job->first_row + sample;
     int flip =
         job->mirror && (philox(job->seed, STREAM_FLIP, job->step, row).word[0] & 1u);

@@ -20,7 +20,7 @@ struct wino_job {
     const struct isa *isa;
     struct scratch *scratch;
     int threads;
-    uint64_t op; // the number of this run
+    uint64_t op; // the number of this run, but of wgrad's
     const struct tensor *weights;
     struct wino_image x, y;
     float *packed;       // forward: panels of the weights
@@ -560,7 +560,6 @@ void winograd_wgrad(const struct winograd *winograd, struct device *device,
                            .isa = backend->isa,
                            .scratch = backend->scratch,
                            .threads = backend->threads,
-                           .op = ++backend->wino_ops,
                            .x = image_of(winograd, x),
                            .y = image_of(winograd, dy),
                            .dtype = dtype,

@@ -10,7 +10,7 @@
 /* ---- memory ---------------------------------------------------------------------- */
 
 // Convolutions walk over many arrays at once, which takes more small pages than a core
-// keeps track of: with large ones a step of DCGAN takes 1 to 2 % less.
+// keeps track of: with large ones a step of DCGAN takes about 1 % less.
 enum { LARGE_PAGE = 2 << 20 };
 
 void *host_allot(size_t bytes)
