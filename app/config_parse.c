@@ -95,6 +95,19 @@ static enum status read_flag(struct reader *reader, struct argument *argument,
     return STATUS_OK;
 }
 
+/* An empty path or name is mostly a variable of a script that is not set: taken for "not
+ * given", `--resume "$RUN"` would begin a new run. */
+static enum status check_not_empty(const struct argument *argument)
+{
+    static const char *const units[] = {"PATH", "NAME", "FOLDER", "RUN"};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (!argument->value[0] && strcmp(argument->setting->unit, units[i]) == 0)
+            return status_fail(
+                STATUS_USAGE, "%s: is empty, %s was expected; see twinscale train --help",
+                argument->flag, units[i]);
+    return STATUS_OK;
+}
+
 /* Reads the next argument; only while reader->next < reader->argc. At the end after a
  * "--", argument->value is NULL. */
 static enum status read_argument(struct reader *reader, struct argument *argument)
@@ -105,8 +118,10 @@ static enum status read_argument(struct reader *reader, struct argument *argumen
         reader->flags_ended = 1;
         return STATUS_OK;
     }
-    if (is_flag(reader, word))
-        return read_flag(reader, argument, word);
+    if (is_flag(reader, word)) {
+        TRY(read_flag(reader, argument, word));
+        return check_not_empty(argument);
+    }
     argument->value = word;
     return STATUS_OK;
 }
@@ -135,6 +150,10 @@ static enum status set_bare_word(struct config *config, const char *word,
             "\"%s\": what is this? The data set is \"%s\" already, and one "
             "run takes one; settings begin with --",
             word, *earlier_data);
+    if (!word[0])
+        return status_fail(STATUS_USAGE,
+                           "an argument is empty, PATH or a setting was expected; see "
+                           "twinscale train --help");
     *earlier_data = word;
     return config_set(config, "data", word, "--data");
 }

@@ -49,7 +49,7 @@ enum status ctl_command(int argc, char **argv)
                                "fewer at once",
                                sizeof request - 1);
     }
-    if (argc < 1)
+    if (argc < 1 || !argv[0][0])
         return status_fail(STATUS_USAGE,
                            "ctl: expected the folder of a run that is going "
                            "on; see twinscale ctl --help");

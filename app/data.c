@@ -66,7 +66,7 @@ enum status data_command(int argc, char **argv)
             i++;
         }
     }
-    if (!has_path)
+    if (!has_path || !config.data[0])
         return status_fail(STATUS_USAGE,
                            "data check: expected a path; see twinscale data "
                            "--help");

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "app/diagnosis.h"
 #include "app/output/atomic_file.h"
 #include "app/output/grid.h"
+#include "app/output/set_aside.h"
 #include "app/report_events.h"
 
 #define IMAGES_MAX 1024
@@ -102,13 +104,29 @@ static enum status copy_events(const struct report *report)
     return status;
 }
 
+/* An empty folder, and what an earlier end of this run left there under another name. */
+static enum status make_folder(const char *path)
+{
+    char kept[1100];
+    rmdir(path); // may be empty
+    struct stat facts;
+    if (lstat(path, &facts) == 0 && S_ISDIR(facts.st_mode)) {
+        int reason = set_aside(path, kept, sizeof kept);
+        if (reason)
+            return status_fail(STATUS_FAILED, "%s: cannot be set aside as %s: %s", path,
+                               kept, strerror(reason));
+    }
+    if (mkdir(path, 0777) != 0)
+        return status_fail(STATUS_FAILED, "%s: cannot be made: %s", path,
+                           strerror(errno));
+    return STATUS_OK;
+}
+
 enum status post_mortem_write(struct report *report, const struct storm *storm,
                               const char *reason, char *path, size_t bytes)
 {
     run_folder_file(report->folder, path, bytes, "post-mortem");
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return status_fail(STATUS_FAILED, "%s: cannot be made: %s", path,
-                           strerror(errno));
+    TRY(make_folder(path));
     TRY(write_text(report, "reason.txt", reason));
     TRY(write_options(report));
     TRY(write_layers(report, storm));

@@ -81,7 +81,7 @@ void report_write_reals(struct report *report)
 void report_write_samples(struct report *report, const char *name, char *path,
                           size_t bytes)
 {
-    char file[1024], kimg[32], seeds[32];
+    char file[1024], kimg[32], seeds[32], kept[1100] = "";
     run_folder_file(report->folder, file, sizeof file, "%s", name);
     snprintf(kimg, sizeof kimg, "%.3f", report->tiles_kimg);
     snprintf(seeds, sizeof seeds, "0-%d", report->tile_count - 1);
@@ -91,10 +91,13 @@ void report_write_samples(struct report *report, const char *name, char *path,
     struct grid grid = grid_of(report, report->tiles, report->tile_count);
     grid.texts = texts;
     grid.text_count = 3;
-    if (grid_write(&grid, file, 1) != STATUS_OK)
+    if (grid_write_keeping(&grid, file, kept, sizeof kept) != STATUS_OK)
         picture_failed(report);
     else if (path)
         snprintf(path, bytes, "%s", file);
+    if (kept[0])
+        report_say(report, "%s is drawn anew: the older one is kept as %s", name,
+                   strrchr(kept, '/') + 1);
 }
 
 void report_write_pictures(struct report *report)

@@ -1,5 +1,7 @@
 #include "app/output/atomic_file.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -8,6 +10,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "app/output/set_aside.h"
 
 /* The stream's write function. It keeps the errno of the first failure, which a library
  * that writes through the stream (libpng) would lose, and writes nothing after it. */
@@ -26,53 +30,126 @@ static ssize_t stream_write(void *cookie, const char *data, size_t bytes)
     return (ssize_t)done;
 }
 
+#define TEMPORARY_END ".twinscale-part"
+#define TEMPORARIES_MAX 100 // that may stand beside one target
+#define STEM_MAX 200        // of the target's name, of the 255 bytes that a name may have
+
+int atomic_is_temporary(const char *name)
+{
+    size_t length = strlen(name), end = sizeof TEMPORARY_END - 1;
+    if (name[0] != '.' || length <= end || strcmp(name + length - end, TEMPORARY_END))
+        return 0;
+    size_t digits = length - end;
+    while (digits > 1 && isdigit((unsigned char)name[digits - 1]))
+        digits--;
+    return digits < length - end && digits > 2 && name[digits - 1] == '.';
+}
+
 /* Follows a link, so that it stays one, and refuses what a rename would destroy. */
 static enum status resolve_target(struct atomic_file *file, const char *path)
 {
+    if (!path[0])
+        return status_fail(STATUS_USAGE,
+                           "the name of a file to write is empty; give one");
     char *resolved = realpath(path, NULL);
     int length =
         snprintf(file->path, sizeof file->path, "%s", resolved ? resolved : path);
     free(resolved);
-    if (length + 4 >= (int)sizeof file->path)
+    int most = (int)(sizeof file->path - sizeof TEMPORARY_END - 4);
+    if (length > most)
         return status_fail(
             STATUS_FAILED,
             "%.80s...: the path has %d characters, at most %d can be written; "
             "choose a shorter one",
-            path, length, (int)sizeof file->path - 5);
+            path, length, most);
     struct stat facts;
     if (stat(file->path, &facts) == 0 && !S_ISREG(facts.st_mode))
         return status_fail(STATUS_FAILED,
                            "%s: is %s, a file to write was expected; choose another name",
                            path, S_ISDIR(facts.st_mode) ? "a folder" : "no regular file");
-    memcpy(file->temporary, file->path, (size_t)length);
-    memcpy(file->temporary + length, ".tmp", 5);
     return STATUS_OK;
 }
 
-/* Opens and locks the temporary file. The lock dies with its holder, so what a killed
- * program left behind is taken over; 1 when another program is writing it now. The file
- * is emptied only once it is ours. */
-static int open_locked(struct atomic_file *file)
+// ".g.png.0.twinscale-part" beside g.png, for number 0.
+static void name_temporary(struct atomic_file *file, int number)
 {
-    for (;;) {
-        file->descriptor =
-            open(file->temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (file->descriptor < 0)
-            return -1;
-        // A file system without locks says something else than EWOULDBLOCK: go on.
-        if (flock(file->descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-            close(file->descriptor);
-            file->descriptor = -1;
-            return 1;
+    const char *slash = strrchr(file->path, '/');
+    int folder = slash ? (int)(slash + 1 - file->path) : 0;
+    int length =
+        snprintf(file->temporary, sizeof file->temporary, "%.*s.%.*s.%d" TEMPORARY_END,
+                 folder, file->path, STEM_MAX, file->path + folder, number);
+    CHECK(length > 0 && length < (int)sizeof file->temporary, "%s", file->path);
+}
+
+/* True where `name` is a regular file, and the one that `descriptor` has open. */
+static int is_named(int descriptor, const char *name)
+{
+    struct stat mine, named;
+    return fstat(descriptor, &mine) == 0 && lstat(name, &named) == 0 &&
+           S_ISREG(mine.st_mode) && mine.st_ino == named.st_ino &&
+           mine.st_dev == named.st_dev;
+}
+
+/* The lock dies with its holder: what has our kind of name and no lock was left by a program
+ * that was killed. Opens it, locked; -1 when it is in use, or cannot be known not to be. */
+static int open_leftover(const char *name)
+{
+    int descriptor = open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0)
+        return -1;
+    // Its holder may have renamed or removed it between our open and our lock.
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && is_named(descriptor, name))
+        return descriptor;
+    close(descriptor);
+    return -1;
+}
+
+/* A name that nobody uses: a new one, or a leftover's, which is emptied. -1 with errno. */
+static int open_temporary(struct atomic_file *file)
+{
+    for (int number = 0; number < TEMPORARIES_MAX; number++) {
+        name_temporary(file, number);
+        int descriptor = open(file->temporary,
+                              O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (descriptor >= 0) {
+            // Where there are no locks, no leftover is ever taken over either.
+            int is_taken =
+                flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+            if (!is_taken && is_named(descriptor, file->temporary))
+                return descriptor;
+            close(descriptor); // taken over before it was locked
+            continue;
         }
-        // Its former holder may have renamed or removed it between our open and our lock.
-        struct stat mine, named;
-        if (fstat(file->descriptor, &mine) == 0 && stat(file->temporary, &named) == 0 &&
-            mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
-            return ftruncate(file->descriptor, 0);
-        close(file->descriptor);
-        file->descriptor = -1;
+        if (errno != EEXIST)
+            return -1;
+        descriptor = open_leftover(file->temporary);
+        if (descriptor >= 0 && ftruncate(descriptor, 0) == 0)
+            return descriptor;
+        if (descriptor >= 0)
+            close(descriptor);
     }
+    errno = EEXIST;
+    return -1;
+}
+
+void atomic_remove_leftovers(const char *folder)
+{
+    DIR *directory = opendir(folder);
+    if (!directory)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char path[PATH_MAX];
+        if (!atomic_is_temporary(entry->d_name) ||
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >=
+                (int)sizeof path)
+            continue;
+        int descriptor = open_leftover(path);
+        if (descriptor < 0)
+            continue;
+        unlink(path);
+        close(descriptor);
+    }
+    closedir(directory);
 }
 
 enum status atomic_open(struct atomic_file *file, const char *path)
@@ -80,14 +157,8 @@ enum status atomic_open(struct atomic_file *file, const char *path)
     memset(file, 0, sizeof *file);
     file->descriptor = -1;
     TRY(resolve_target(file, path));
-    int result = open_locked(file);
-    if (result == 1)
-        return status_fail(
-            STATUS_FAILED,
-            "%s: another program is writing this file now; wait for it, or "
-            "choose another name",
-            path);
-    if (result == 0) {
+    file->descriptor = open_temporary(file);
+    if (file->descriptor >= 0) {
         cookie_io_functions_t functions = {.write = stream_write};
         file->stream = fopencookie(file, "wb", functions);
     }
@@ -177,9 +248,12 @@ static int sync_folder_of(const char *path)
 enum status atomic_commit(struct atomic_file *file)
 {
     TRY(atomic_sync(file));
-    if (rename(file->temporary, file->path) != 0)
-        return fail_and_discard(file, errno);
-    // Closed after the rename: until then the lock keeps other writers of this name away.
+    int renamed = file->must_be_new ? rename_to_new(file->temporary, file->path)
+                  : rename(file->temporary, file->path) == 0 ? 0
+                                                             : errno;
+    if (renamed != 0)
+        return fail_and_discard(file, renamed);
+    // Closed after the rename: until then the lock says that the temporary file is in use.
     close(file->descriptor);
     file->descriptor = -1;
     int reason = sync_folder_of(file->path);
@@ -189,6 +263,41 @@ enum status atomic_commit(struct atomic_file *file)
                            "disk: %s; check the disk",
                            file->path, strerror(reason));
     return STATUS_OK;
+}
+
+/* True when two files can be read and have the same bytes. */
+static int are_equal(const char *a, const char *b)
+{
+    FILE *files[2] = {fopen(a, "re"), fopen(b, "re")};
+    int is_equal = files[0] && files[1];
+    while (is_equal) {
+        char block[2][4096];
+        size_t bytes = fread(block[0], 1, sizeof block[0], files[0]);
+        is_equal = fread(block[1], 1, sizeof block[1], files[1]) == bytes &&
+                   memcmp(block[0], block[1], bytes) == 0;
+        if (bytes < sizeof block[0])
+            break;
+    }
+    for (int i = 0; i < 2; i++) {
+        is_equal = is_equal && !ferror(files[i]);
+        if (files[i])
+            fclose(files[i]);
+    }
+    return is_equal;
+}
+
+enum status atomic_commit_keeping(struct atomic_file *file, char *kept, size_t bytes)
+{
+    TRY(atomic_sync(file));
+    kept[0] = '\0';
+    if (!are_equal(file->temporary, file->path)) {
+        int reason = set_aside(file->path, kept, bytes);
+        if (reason)
+            kept[0] = '\0';
+        if (reason && reason != ENOENT)
+            return fail_and_discard(file, reason);
+    }
+    return atomic_commit(file);
 }
 
 void atomic_discard(struct atomic_file *file)

@@ -1,7 +1,6 @@
 /* atomic_file.h - a file that appears whole or not at all.
  * Flow:  every writer of a named file (checkpoint, grid, preview, options) ->
- * [atomic_file]. Owns:  the open temporary file NAME.tmp beside the target, until commit
- * or discard.
+ * [atomic_file]. Owns:  an open temporary file beside the target, until commit or discard.
  *
  *     struct atomic_file file;
  *     TRY(atomic_open(&file, path));
@@ -9,9 +8,11 @@
  *     return atomic_commit(&file);     or atomic_discard(&file) to give up
  *
  * A crash at any moment leaves the old file or the new one under the name, and at most a
- * NAME.tmp that the next write of that name takes over. Two programs that write one name
- * at the same time do not mix: the second is refused. A link is followed; devices and
- * folders are refused, since renaming would replace them. */
+ * .NAME.0.twinscale-part that the next write of that name takes over; a file of any other
+ * name is never touched. Two programs that write one name at the same time do not mix: each
+ * has a temporary file of its own (numbers from 0 to 99, locked while it is written), and
+ * the name is the last one's. A link is followed; devices and folders are refused, since
+ * renaming would replace them, and so is an empty name. */
 #ifndef APP_OUTPUT_ATOMIC_FILE_H
 #define APP_OUTPUT_ATOMIC_FILE_H
 
@@ -27,13 +28,14 @@ struct atomic_file {
     char temporary[PATH_MAX];
     FILE *stream;            // where to write; it has no fileno()
     uint64_t bytes_expected; // may be set after open: told when a write fails
+    int must_be_new;         // may be set after open: an existing file stays, and is told
     // Private.
     int descriptor;
     int error; // errno of the first write that failed, 0 if none
     uint64_t bytes_written;
 };
 
-/* Opens NAME.tmp. STATUS_FAILED with path and the system's reason. */
+/* Opens the temporary file. STATUS_FAILED with path and the system's reason. */
 enum status atomic_open(struct atomic_file *file, const char *path);
 
 /* Flushes and fsyncs the temporary file, so that it can be read back before the commit.
@@ -45,7 +47,17 @@ enum status atomic_sync(struct atomic_file *file);
  * name is untouched. */
 enum status atomic_commit(struct atomic_file *file);
 
+/* The same, but an older file of that name that has other bytes is set aside first
+ * (set_aside.h): its new path is in `kept`, "" when there was none. */
+enum status atomic_commit_keeping(struct atomic_file *file, char *kept, size_t bytes);
+
 /* Closes and removes the temporary file. Harmless after a commit or a failed open. */
 void atomic_discard(struct atomic_file *file);
+
+/* True for the name (without folder) of a temporary file of this program's. */
+int atomic_is_temporary(const char *name);
+
+/* Removes from `folder` the temporary files of programs that were killed. */
+void atomic_remove_leftovers(const char *folder);
 
 #endif

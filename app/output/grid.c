@@ -122,15 +122,25 @@ static int encode(struct sink *sink, const struct picture *picture)
     return is_done;
 }
 
-static enum status write_picture(const char *path, const struct picture *picture)
+/* How a finished file takes its name: what an older file of that name means. */
+struct older {
+    int is_refused; // else it is replaced, or, with `kept`, set aside
+    char *kept;
+    size_t kept_bytes;
+};
+
+static enum status write_picture(const char *path, const struct picture *picture,
+                                 struct older older)
 {
     CHECK(picture->channels >= 1 && picture->channels <= 4, "channels %d",
           picture->channels);
     struct atomic_file file;
     TRY(atomic_open(&file, path));
+    file.must_be_new = older.is_refused;
     struct sink sink = {.stream = file.stream};
     if (encode(&sink, picture))
-        return atomic_commit(&file);
+        return older.kept ? atomic_commit_keeping(&file, older.kept, older.kept_bytes)
+                          : atomic_commit(&file);
     atomic_discard(&file);
     return status_fail(
         STATUS_FAILED,
@@ -143,7 +153,7 @@ enum status png_write(const char *path, const uint8_t *pixels, int width, int he
                       int channels, const struct png_text *texts, int text_count)
 {
     const struct picture picture = {pixels, width, height, channels, texts, text_count};
-    return write_picture(path, &picture);
+    return write_picture(path, &picture, (struct older){0});
 }
 
 uint8_t *grid_compose(const struct grid *grid, int *width, int *height)
@@ -173,10 +183,9 @@ uint8_t *grid_compose(const struct grid *grid, int *width, int *height)
     return pixels;
 }
 
-enum status grid_write(const struct grid *grid, const char *path, int overwrite)
+static enum status write_grid(const struct grid *grid, const char *path,
+                              struct older older)
 {
-    if (!overwrite)
-        TRY(check_is_new(path));
     struct picture picture = {
         .channels = grid->channels, .texts = grid->texts, .text_count = grid->text_count};
     uint8_t *pixels = grid_compose(grid, &picture.width, &picture.height);
@@ -187,7 +196,20 @@ enum status grid_write(const struct grid *grid, const char *path, int overwrite)
             "fewer tiles",
             path, grid->count, grid->w, grid->h);
     picture.pixels = pixels;
-    const enum status status = write_picture(path, &picture);
+    const enum status status = write_picture(path, &picture, older);
     free(pixels);
     return status;
+}
+
+enum status grid_write(const struct grid *grid, const char *path, int overwrite)
+{
+    if (!overwrite)
+        TRY(check_is_new(path));
+    return write_grid(grid, path, (struct older){.is_refused = !overwrite});
+}
+
+enum status grid_write_keeping(const struct grid *grid, const char *path, char *kept,
+                               size_t bytes)
+{
+    return write_grid(grid, path, (struct older){.kept = kept, .kept_bytes = bytes});
 }

@@ -215,25 +215,10 @@ enum status run_folder_create(struct run_folder *folder, const struct config *co
 
 /* ---- resuming -------------------------------------------------------------------- */
 
-/* What a killed program was just writing: whole files never end in .tmp. */
-static void remove_leftovers(const struct run_folder *folder)
-{
-    DIR *directory = opendir(folder->path);
-    if (!directory)
-        return;
-    for (struct dirent *entry; (entry = readdir(directory));) {
-        size_t length = strlen(entry->d_name);
-        char path[1024];
-        if (length > 4 && strcmp(entry->d_name + length - 4, ".tmp") == 0)
-            unlink(run_folder_file(folder, path, sizeof path, "%s", entry->d_name));
-    }
-    closedir(directory);
-}
-
 static enum status continue_logs(struct run_folder *folder, double kimg, int rollbacks)
 {
     TRY(lock_log(folder));
-    remove_leftovers(folder);
+    atomic_remove_leftovers(folder->path);
     static const char *const names[] = {"stats.jsonl", "events.jsonl"};
     char path[1024];
     for (int i = 0; i < 2; i++)

@@ -65,8 +65,9 @@ enum status run_folder_find_snapshot(const char *path, char *checkpoint, size_t 
 /* Deletes all but the newest `keep` snapshots (0 = keep all), never `except`. */
 void run_folder_prune(const struct run_folder *folder, int keep, const char *except);
 
-/* Renames snapshots beyond `kimg` to NAME.bak and says so on stderr: a run that resumes from
- * an older one trains that future anew, and must not find the old one later. */
+/* Sets snapshots beyond `kimg` aside as NAME.bak, NAME.bak2 ... (set_aside.h) and says so on
+ * stderr: a run that resumes from an older one trains that future anew, and must not find
+ * the old one later. */
 void run_folder_set_aside(const struct run_folder *folder, double kimg);
 
 #endif

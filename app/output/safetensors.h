@@ -4,8 +4,8 @@
  *
  * Format: u64 little-endian header length, JSON header padded with spaces to 8 bytes
  * ({"name": {"dtype", "shape", "data_offsets"}, ..., "__metadata__": {string: string}}),
- * then the data, without holes. Writing goes to NAME.tmp, fsync, read back (length and
- * checksum), rename, fsync of the folder. The metadata key "twinscale.checksum" holds 64
+ * then the data, without holes. Writing goes to a temporary file, fsync, read back (length
+ * and checksum), rename, fsync of the folder. The metadata key "twinscale.checksum" holds 64
  * bits over the data and over what the header says (names, dtypes, shapes, metadata);
  * other programs may lay the same header out anew without breaking it. Source: the
  * safetensors format description, github.com/huggingface/safetensors. */

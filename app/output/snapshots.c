@@ -9,6 +9,7 @@
 
 #include "app/output/run_folder.h"
 #include "app/output/safetensors.h"
+#include "app/output/set_aside.h"
 
 struct snapshot {
     double kimg;
@@ -100,6 +101,9 @@ enum status run_folder_find_snapshot(const char *path, char *checkpoint, size_t 
     if (note_bytes)
         note[0] = '\0';
     struct stat facts;
+    if (!path[0])
+        return status_fail(STATUS_USAGE, "the name of a checkpoint is empty; give a run "
+                                         "folder or a snapshot-*.safetensors");
     if (stat(path, &facts) != 0)
         return status_fail(STATUS_DATA,
                            "%s: cannot be read: %s; give a run folder or a "
@@ -159,15 +163,20 @@ void run_folder_set_aside(const struct run_folder *folder, double kimg)
     if (list_snapshots(folder->path, &list) != 0)
         return;
     for (size_t i = 0; i < list.count; i++) {
-        char from[1100], to[1100];
+        char from[1100], kept[1200];
         const char *name = list.snapshot[i].name;
         if (list.snapshot[i].kimg <= kimg + 5e-4) // names have three decimals
             continue;
         run_folder_file(folder, from, sizeof from, "%s", name);
-        run_folder_file(folder, to, sizeof to, "%s.bak", name);
-        if (rename(from, to) == 0)
-            fprintf(stderr, "resume  %s is from after this point: kept as %s.bak\n", name,
-                    name);
+        int reason = set_aside(from, kept, sizeof kept);
+        if (reason)
+            fprintf(stderr,
+                    "warning: %s is from after this point and could not be renamed: %s; "
+                    "move it away, or a later resume takes it\n",
+                    from, strerror(reason));
+        else
+            fprintf(stderr, "resume  %s is from after this point: kept as %s\n", name,
+                    strrchr(kept, '/') + 1);
     }
     free(list.snapshot);
 }

@@ -2,11 +2,13 @@
 #include "tests/support/support.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "app/output/atomic_file.h"
@@ -102,26 +104,145 @@ static void test_a_synced_file_can_be_read_back_before_the_commit(void **state)
     assert_file(in_folder(folder, "f"), "to be verified");
 }
 
+/* Begins `path`, writes half of it and is killed, in a child. */
+static void kill_a_writer_of(const char *path)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct atomic_file file;
+        if (atomic_open(&file, path) == STATUS_OK) {
+            fputs("a long half of something that was cut", file.stream);
+            fflush(file.stream);
+        }
+        raise(SIGKILL);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+}
+
 static void test_what_a_killed_writer_left_is_taken_over(void **state)
 {
     (void)state;
-    write_text(in_folder(folder, "f.tmp"), "a long half of something that was cut");
+    kill_a_writer_of(in_folder(folder, "f"));
+    assert_int_equal(count_entries(folder), 1);
+    assert_true(path_exists(in_folder(folder, ".f.0.twinscale-part")));
     assert_int_equal(save_text(in_folder(folder, "f"), "short"), STATUS_OK);
     assert_file(in_folder(folder, "f"), "short");
     assert_int_equal(count_entries(folder), 1);
 }
 
-static void test_a_second_writer_of_the_same_name_is_refused(void **state)
+static void test_leftovers_are_removed_and_files_in_use_are_not(void **state)
+{
+    (void)state;
+    struct atomic_file file;
+    kill_a_writer_of(in_folder(folder, "f"));
+    kill_a_writer_of(in_folder(folder, "g"));
+    assert_int_equal(atomic_open(&file, in_folder(folder, "f")), STATUS_OK);
+    atomic_remove_leftovers(folder);
+    assert_int_equal(count_entries(folder), 1);
+    assert_true(path_exists(file.temporary));
+    fputs("whole", file.stream);
+    assert_int_equal(atomic_commit(&file), STATUS_OK);
+    assert_file(in_folder(folder, "f"), "whole");
+    atomic_remove_leftovers(in_folder(folder, "no such folder"));
+}
+
+/* Names that a user may give, as near to ours as they come. */
+static void test_no_file_of_another_name_is_touched(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"f.tmp",
+                                        ".tmp",
+                                        "f.0.twinscale-part",
+                                        ".twinscale-part",
+                                        ".0.twinscale-part",
+                                        ".f.twinscale-part",
+                                        ".f..twinscale-part",
+                                        ".f.0.twinscale-part.txt",
+                                        "f~"};
+    enum { NAMES = sizeof names / sizeof *names };
+    for (int i = 0; i < NAMES; i++) {
+        write_text(in_folder(folder, names[i]), "precious");
+        assert_false(atomic_is_temporary(names[i]));
+    }
+    assert_true(atomic_is_temporary(".f.0.twinscale-part"));
+    assert_true(atomic_is_temporary(".f.17.twinscale-part"));
+    assert_int_equal(save_text(in_folder(folder, "f"), "new"), STATUS_OK);
+    atomic_remove_leftovers(folder);
+    assert_int_equal(count_entries(folder), NAMES + 1);
+    for (int i = 0; i < NAMES; i++)
+        assert_file(in_folder(folder, names[i]), "precious");
+}
+
+static void test_an_empty_name_is_refused(void **state)
+{
+    (void)state;
+    struct atomic_file file;
+    assert_int_equal(atomic_open(&file, ""), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "the name of a file to write is empty"));
+    atomic_discard(&file);
+}
+
+static void test_two_writers_of_one_name_do_not_mix(void **state)
 {
     (void)state;
     struct atomic_file first, second;
     assert_int_equal(atomic_open(&first, in_folder(folder, "f")), STATUS_OK);
     fputs("first", first.stream);
-    assert_int_equal(atomic_open(&second, in_folder(folder, "f")), STATUS_FAILED);
-    assert_non_null(strstr(status_message(), "another program is writing this file"));
-    atomic_discard(&second); // harmless after a failed open
+    assert_int_equal(atomic_open(&second, in_folder(folder, "f")), STATUS_OK);
+    fputs("the second", second.stream);
     assert_int_equal(atomic_commit(&first), STATUS_OK);
     assert_file(in_folder(folder, "f"), "first");
+    assert_int_equal(atomic_commit(&second), STATUS_OK);
+    assert_file(in_folder(folder, "f"), "the second");
+    assert_int_equal(count_entries(folder), 1);
+}
+
+static void test_a_file_that_must_be_new_replaces_none(void **state)
+{
+    (void)state;
+    struct atomic_file file;
+    assert_int_equal(atomic_open(&file, in_folder(folder, "f")), STATUS_OK);
+    file.must_be_new = 1;
+    write_text(in_folder(folder, "f"), "somebody was quicker");
+    assert_int_equal(atomic_commit(&file), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "File exists"));
+    assert_file(in_folder(folder, "f"), "somebody was quicker");
+    assert_int_equal(count_entries(folder), 1);
+}
+
+static enum status save_keeping(const char *text, char kept[PATH_MAX])
+{
+    struct atomic_file file;
+    TRY(atomic_open(&file, in_folder(folder, "f")));
+    fputs(text, file.stream);
+    return atomic_commit_keeping(&file, kept, PATH_MAX);
+}
+
+static void test_every_older_file_is_kept_unless_it_is_the_same(void **state)
+{
+    (void)state;
+    char kept[PATH_MAX];
+    assert_int_equal(save_keeping("one", kept), STATUS_OK);
+    assert_string_equal(kept, "");
+    assert_int_equal(save_keeping("one", kept), STATUS_OK);
+    assert_string_equal(kept, "");
+    assert_int_equal(count_entries(folder), 1);
+    assert_int_equal(save_keeping("two", kept), STATUS_OK);
+    assert_string_equal(kept, in_folder(folder, "f.bak"));
+    assert_int_equal(save_keeping("three", kept), STATUS_OK);
+    assert_string_equal(kept, in_folder(folder, "f.bak2"));
+    assert_int_equal(save_keeping("thre", kept),
+                     STATUS_OK); // a beginning is not the same
+    assert_string_equal(kept, in_folder(folder, "f.bak3"));
+    assert_file(in_folder(folder, "f"), "thre");
+    assert_file(in_folder(folder, "f.bak"), "one");
+    assert_file(in_folder(folder, "f.bak2"), "two");
+    assert_file(in_folder(folder, "f.bak3"), "three");
+    assert_int_equal(count_entries(folder), 4);
 }
 
 static void test_folders_and_devices_are_not_replaced(void **state)
@@ -168,7 +289,7 @@ static void test_a_path_that_is_too_long_is_refused(void **state)
     struct atomic_file file;
     assert_int_equal(atomic_open(&file, path), STATUS_FAILED);
     assert_non_null(
-        strstr(status_message(), "the path has 4195 characters, at most 4091"));
+        strstr(status_message(), "the path has 4195 characters, at most 4076"));
 }
 
 static void test_a_relative_name_lands_in_the_working_folder(void **state)
@@ -294,7 +415,12 @@ int main(void)
         TEST(test_a_commit_replaces_and_a_discard_keeps_the_older_file),
         TEST(test_a_synced_file_can_be_read_back_before_the_commit),
         TEST(test_what_a_killed_writer_left_is_taken_over),
-        TEST(test_a_second_writer_of_the_same_name_is_refused),
+        TEST(test_leftovers_are_removed_and_files_in_use_are_not),
+        TEST(test_no_file_of_another_name_is_touched),
+        TEST(test_an_empty_name_is_refused),
+        TEST(test_two_writers_of_one_name_do_not_mix),
+        TEST(test_a_file_that_must_be_new_replaces_none),
+        TEST(test_every_older_file_is_kept_unless_it_is_the_same),
         TEST(test_folders_and_devices_are_not_replaced),
         TEST(test_a_link_stays_a_link),
         TEST(test_a_missing_folder_is_told_with_the_reason),

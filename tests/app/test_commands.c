@@ -116,6 +116,67 @@ static void test_wrong_use_is_code_2_and_names_what_was_wrong(void **state)
            "train --data builtin:shapes --g-init-scale inf --dry-run");
 }
 
+static void test_an_empty_path_is_refused_everywhere(void **state)
+{
+    (void)state;
+    expect(2, "--data: is empty", "train --data ''");
+    expect(2, "--preset: is empty", "train --preset ''");
+    expect(2, "--out: is empty", "train --data builtin:shapes --out ''");
+    expect(2, "--resume: is empty", "train " SMALL_RUN " --out OUT/none --resume ''");
+    expect(2, "--resume: is empty", "train " SMALL_RUN " --out OUT/none --resume=");
+    expect(2, "an argument is empty", "train ''");
+    expect(2, "expected a path", "data check ''");
+    expect(2, "checkpoint is empty", "info ''");
+    expect(2, "checkpoint is empty", "sample '' -o OUT/x.png");
+    expect(2, "to write is empty", "sample RUN -o ''");
+    expect(2, "expected the folder", "ctl ''");
+    expect(2, "--json: is empty", "bench layers --json ''");
+}
+
+static void test_a_users_files_that_look_temporary_stay(void **state)
+{
+    (void)state;
+    char text[256];
+    assert_int_equal(run_command(text, sizeof text,
+                                 "cp -r '%s' '%s/notes' && echo precious | tee "
+                                 "'%s/notes/notes.tmp' '%s/notes/t.png.tmp' >/dev/null",
+                                 run, out, out, out),
+                     0);
+    expect(0, "grid: ", "sample RUN --seeds 1 -o OUT/notes/t.png");
+    expect(0, "checkpoint: ", "train --resume OUT/notes --kimg 0.128");
+    assert_int_equal(run_command(text, sizeof text,
+                                 "cat '%s/notes/notes.tmp' '%s/notes/t.png.tmp'", out,
+                                 out),
+                     0);
+    assert_string_equal(text, "precious\nprecious\n");
+}
+
+/* Two learning rates from one snapshot, and what the first future was is still there. */
+static void test_every_future_that_was_trained_is_kept(void **state)
+{
+    (void)state;
+    char text[512], first[32], kept[32], name[1200];
+    assert_int_equal(run_command(text, sizeof text, "cp -r '%s' '%s/futures'", run, out),
+                     0);
+    digest_of(run, first);
+    for (int i = 0; i < 2; i++)
+        twinscale_must("train --resume '%s/futures/snapshot-000000.032.safetensors' "
+                       "--kimg 0.096 --g-lr %s",
+                       out, i ? "2e-3" : "1e-3");
+    snprintf(name, sizeof name, "%s/futures/snapshot-000000.096.safetensors.bak", out);
+    digest_of(name, kept);
+    assert_string_equal(kept, first);
+    assert_int_equal(
+        run_command(text, sizeof text,
+                    "cd '%s/futures' && cmp -s fakes000000.096.png.bak "
+                    "'%s/fakes000000.096.png' && "
+                    "for f in snapshot-000000.096.safetensors fakes000000.096.png; do "
+                    "test -e $f -a -e $f.bak2 -a ! -e $f.bak3 || exit 1; "
+                    "! cmp -s $f.bak $f.bak2 || exit 2; done",
+                    out, run),
+        0);
+}
+
 static void test_absent_things_have_their_codes(void **state)
 {
     (void)state;
@@ -227,6 +288,9 @@ int main(void)
         cmocka_unit_test(test_samples_do_not_depend_on_their_company),
         cmocka_unit_test(test_sample_never_overwrites_unasked),
         cmocka_unit_test(test_wrong_use_is_code_2_and_names_what_was_wrong),
+        cmocka_unit_test(test_an_empty_path_is_refused_everywhere),
+        cmocka_unit_test(test_a_users_files_that_look_temporary_stay),
+        cmocka_unit_test(test_every_future_that_was_trained_is_kept),
         cmocka_unit_test(test_absent_things_have_their_codes),
         cmocka_unit_test(
             test_a_damaged_checkpoint_is_refused_and_the_one_before_is_taken),

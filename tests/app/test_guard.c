@@ -195,6 +195,22 @@ static void test_a_run_that_is_given_up_leaves_a_post_mortem(void **state)
     json_decref(layers);
 }
 
+static void test_an_earlier_post_mortem_is_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(train("a", "--kimg 1.6 --max-skips 3 --inject d:2-:inf"), 5);
+    for (int i = 4; i <= 5; i++)
+        assert_int_equal(twinscale(said, sizeof said,
+                                   "train --resume '%s' --kimg 1.6 --max-skips %d "
+                                   "--inject d:2-:inf",
+                                   run_of("a"), i),
+                         5);
+    assert_int_equal(count_in("a", "post-mortem.bak/reason.txt", "D skipped 3 steps"), 1);
+    assert_int_equal(count_in("a", "post-mortem.bak2/reason.txt", "D skipped 4 steps"),
+                     1);
+    assert_int_equal(count_in("a", "post-mortem/reason.txt", "D skipped 5 steps"), 1);
+}
+
 static void test_a_post_mortem_that_cannot_be_written_keeps_the_exit_code(void **state)
 {
     (void)state;
@@ -509,6 +525,7 @@ int main(void)
         TEST(test_faults_of_several_kinds_come_in_one_run),
         TEST(test_a_planned_fault_changes_nothing_until_its_step),
         TEST(test_a_run_that_is_given_up_leaves_a_post_mortem),
+        TEST(test_an_earlier_post_mortem_is_kept),
         TEST(test_a_post_mortem_that_cannot_be_written_keeps_the_exit_code),
         TEST(test_an_overflow_at_the_smallest_scale_is_a_storm_at_once),
         TEST(test_a_storm_is_warned_of_once_and_the_next_one_again),

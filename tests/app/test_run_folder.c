@@ -433,12 +433,13 @@ static void test_a_resume_clears_away_what_a_kill_left(void **state)
     (void)state;
     struct run_folder folder, again;
     make_run(&folder);
-    write_text(in_folder(folder.path, "snapshot-000003.safetensors.tmp"), "half");
-    write_text(in_folder(folder.path, "mine.tmp.txt"), "kept");
+    const char *left = ".snapshot-000003.safetensors.0.twinscale-part";
+    write_text(in_folder(folder.path, left), "half");
+    write_text(in_folder(folder.path, "notes.tmp"), "kept");
     assert_int_equal(run_folder_reopen(&again, folder.path, 10.0, 0), STATUS_OK);
     run_folder_close(&again);
-    assert_false(path_exists(in_folder(folder.path, "snapshot-000003.safetensors.tmp")));
-    assert_true(path_exists(in_folder(folder.path, "mine.tmp.txt")));
+    assert_false(path_exists(in_folder(folder.path, left)));
+    assert_text(in_folder(folder.path, "notes.tmp"), "kept");
 }
 
 static void test_two_programs_do_not_train_in_one_folder(void **state)
@@ -618,6 +619,23 @@ static void test_pruning_keeps_the_newest_and_what_it_must_not_touch(void **stat
     assert_true(path_exists(in_folder(out, "log.txt")));
 }
 
+static void test_no_snapshot_that_is_set_aside_replaces_an_older_one(void **state)
+{
+    (void)state;
+    struct run_folder folder;
+    make_five_snapshots(&folder);
+    static const char *const future[] = {"first", "second", "third"};
+    for (int i = 0; i < 3; i++) {
+        write_text(in_folder(out, "snapshot-001000.safetensors"), future[i]);
+        run_folder_set_aside(&folder, 300.0);
+    }
+    assert_false(path_exists(in_folder(out, "snapshot-001000.safetensors")));
+    assert_text(in_folder(out, "snapshot-001000.safetensors.bak"), "first");
+    assert_text(in_folder(out, "snapshot-001000.safetensors.bak2"), "second");
+    assert_text(in_folder(out, "snapshot-001000.safetensors.bak3"), "third");
+    assert_true(path_exists(in_folder(out, "snapshot-000300.safetensors")));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_out, close_out)
 
 int main(void)
@@ -648,6 +666,7 @@ int main(void)
         TEST(test_a_folder_without_snapshots_is_named),
         TEST(test_a_path_too_long_for_a_snapshot_is_refused),
         TEST(test_a_file_is_taken_as_it_is),
+        TEST(test_no_snapshot_that_is_set_aside_replaces_an_older_one),
         TEST(test_pruning_keeps_the_newest_and_what_it_must_not_touch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

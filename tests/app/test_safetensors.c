@@ -633,7 +633,7 @@ static void test_a_kill_at_any_moment_leaves_a_complete_file(void **state)
     *safe = 1;
     random_state = 7;
     int left_half = 0;
-    const char *temporary = in_folder(folder, "a.safetensors.tmp");
+    const char *temporary = in_folder(folder, ".a.safetensors.0.twinscale-part");
     for (int round = 0; round < 30; round++) {
         fflush(NULL);
         pid_t child = fork();
