@@ -313,8 +313,8 @@ enum status bench_open_folder(struct bench *bench, const char *data_name,
 // Logs that nothing was written to.
 static void remove_empty_logs(const struct run_folder *folder)
 {
-    static const char *const names[] = {"stats.jsonl", "events.jsonl"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const names[] = {"stats.jsonl", "layers.jsonl", "events.jsonl"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[1024];
         struct stat facts;
         run_folder_file(folder, path, sizeof path, "%s", names[i]);

@@ -1,6 +1,7 @@
 #include "app/checkpoint.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +27,13 @@ static enum status check_finite(const struct safetensor *tensor)
         if (!is_finite_f32(values[i]))
             return status_fail(
                 STATUS_DIVERGED,
-                "%s[%zu] is %g: the run has diverged and is not saved, so that "
+                "%s[%zu] is %s: the run has diverged and is not saved, so that "
                 "the last checkpoint stays good; resume from it with a lower "
                 "learning rate",
-                tensor->name, i, (double)values[i]);
+                tensor->name, i,
+                isnan(values[i])   ? "nan"
+                : values[i] > 0.0f ? "inf"
+                                   : "-inf");
     return STATUS_OK;
 }
 

@@ -167,9 +167,22 @@ static void print_surroundings(FILE *stream)
     print_entry(stream, "preview.png",
                 "the window's picture, when there is no window; drawn at ticks, in 1 % "
                 "of the time");
-    print_entry(stream, "stats.jsonl",
-                "a JSON object per tick; events.jsonl tells of skips, "
-                "log.txt is what the terminal showed");
+    print_entry(
+        stream, "stats.jsonl",
+        "one JSON object a tick, in StyleGAN's form: means over the tick of what is "
+        "finite, with the number of NaN and inf where there were any");
+    print_entry(
+        stream, "layers.jsonl",
+        "what every layer's tensors held: an object for each skipped step, and for "
+        "each step of --grad-stats");
+    print_entry(
+        stream, "events.jsonl",
+        "an object for each skip, change of a scale or setting, rollback, and for "
+        "how the run ended");
+    print_entry(
+        stream, "log.txt",
+        "what the terminal shows from the line \"run\" on, and besides a line for "
+        "every skip, every move of a loss scale and every snapshot");
     print_entry(stream, "post-mortem/",
                 "after an overflow storm: reason, settings, last batch, layers, events");
     print_entry(stream, "control", "a socket for `twinscale ctl`, while the run goes on");

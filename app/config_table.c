@@ -232,7 +232,8 @@ const struct setting settings[] = {
      RESUME_FREE, "rollbacks of a run; at the next storm it stops"},
     {"grad_stats", INT(grad_stats), RANGE(0, 1e6), "0", "STEPS", GROUP_SCALER,
      RESUME_FREE,
-     "between two statistics of every layer's activations and gradients, in stats.jsonl, "
+     "between two statistics of every layer's activations and gradients, in "
+     "layers.jsonl, "
      "stats.png and the window; in half precision each also takes the step in f32, to "
      "tell which zeros are real. 0: only where a step overflows"},
     {"inject", TEXT(inject), ANY, "", "FAULTS", GROUP_SCALER, RESUME_FREE,

@@ -50,12 +50,16 @@ enum status report_open(struct report *report, struct trainer *trainer,
 
 void report_recall(struct report *report)
 {
-    char stats[1024], events[1024];
+    char stats[1024], looks[1024], events[1024];
     report->tick.index = history_recall(
         monitor_history(report->monitor),
         run_folder_file(report->folder, stats, sizeof stats, "stats.jsonl"),
         run_folder_file(report->folder, events, sizeof events, "events.jsonl"));
+    // Older releases wrote what layers held into stats.jsonl, between the ticks.
     layers_recall(monitor_layers(report->monitor), stats, events);
+    layers_recall(monitor_layers(report->monitor),
+                  run_folder_file(report->folder, looks, sizeof looks, "layers.jsonl"),
+                  events);
     report_watch_recall(report, events);
     event_word(report, "resume", "");
 }

@@ -1,6 +1,6 @@
 /* report.h - what a run tells: log, ticks, pictures, window.
- * Flow:  train_step() -> [report] -> terminal, log.txt, stats.jsonl, events.jsonl, PNGs,
- *        monitor.
+ * Flow:  train_step() -> [report] -> terminal, log.txt, stats.jsonl, layers.jsonl, events.jsonl,
+ *        PNGs, monitor.
  * Owns:  its buffers.  Borrows: trainer, run folder, monitor.
  *
  * Nothing here can end a run: a picture or a log line that cannot be written is said once
@@ -43,7 +43,7 @@ enum status report_open(struct report *report, struct trainer *trainer,
                         struct run_folder *folder, struct monitor *monitor,
                         int has_window, int wants_preview);
 /* Of a resumed run: its curves and the number of its next tick, from stats.jsonl and
- * events.jsonl, and what was said once. */
+ * events.jsonl, its looks at layers from layers.jsonl, and what was said once. */
 void report_recall(struct report *report);
 void report_close(struct report *report);
 
@@ -54,7 +54,7 @@ void report_say(struct report *report, const char *format, ...)
 /* After every step: history, events for skips, sums of the tick, the bar, the window. */
 void report_step(struct report *report);
 
-/* What was looked at in the step that was just taken (look.h), into stats.jsonl and the heat
+/* What was looked at in the step that was just taken (look.h), into layers.jsonl and the heat
  * map: a line is one object with "reason" ("grad-stats", "skip D", "skip G"), "scale_g",
  * "scale_d" (the scales that gradients below carry), "step", "kimg", "timestamp",
  * "rollbacks" (output/rollbacks.h) and "layers", a list of one object a tensor:

@@ -1,4 +1,4 @@
-/* report_layers.c - what every layer's tensors held, into stats.jsonl and the heat map. */
+/* report_layers.c - what every layer's tensors held, into layers.jsonl and the heat map. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ static void add_to_column(const struct report *report, struct layer_column *colu
     layer_cell_join(&column->cell[entry->kind][row], &cell);
 }
 
-/* A line of stats.jsonl that is being made, with its column of the heat map. */
+/* A line of layers.jsonl that is being made, with its column of the heat map. */
 struct look_line {
     const char *reason;
     json_t *tensors;
@@ -163,7 +163,7 @@ static void end_line(struct report *report, struct look_line *line)
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(json);
     if (text)
-        run_folder_stats(report->folder, text);
+        run_folder_layers(report->folder, text);
     free(text);
 }
 

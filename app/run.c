@@ -178,16 +178,23 @@ static void run_threads(struct run *run)
     pthread_join(thread, NULL);
 }
 
-static void print_results(const struct run *run)
+// On stdout, for scripts, and in log.txt.
+static void print_result(struct run *run, const char *what, const char *path)
+{
+    printf("%s: %s\n", what, path);
+    run_folder_log(&run->folder, "%s: %s", what, path);
+}
+
+static void print_results(struct run *run)
 {
     char scales[1024];
     if (run->last_grid[0])
-        printf("grid: %s\n", run->last_grid);
+        print_result(run, "grid", run->last_grid);
     run_folder_file(&run->folder, scales, sizeof scales, "scales.png");
     if (access(scales, R_OK) == 0)
-        printf("scales: %s\n", scales);
+        print_result(run, "scales", scales);
     if (run->last_snapshot[0])
-        printf("checkpoint: %s\n", run->last_snapshot);
+        print_result(run, "checkpoint", run->last_snapshot);
 }
 
 enum status run_prepare(struct run *run)

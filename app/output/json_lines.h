@@ -1,5 +1,5 @@
 /* json_lines.h - files of one JSON object a line: appended whole, cut for a resume, read.
- * Flow:  run_folder -> [json_lines] -> stats.jsonl, events.jsonl (and log.txt's lines)
+ * Flow:  run_folder -> [json_lines] -> stats.jsonl, layers.jsonl, events.jsonl (and log.txt's lines)
  *        -> [json_lines_read] -> history_recall, layers_recall, report_watch_recall.
  * Owns:  nothing between calls. */
 #ifndef APP_OUTPUT_JSON_LINES_H

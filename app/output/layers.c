@@ -182,10 +182,10 @@ static void recall_line(void *context, json_t *line)
     layers_add(recall->layers, &column);
 }
 
-void layers_recall(struct layers *layers, const char *stats_path, const char *events_path)
+void layers_recall(struct layers *layers, const char *looks_path, const char *events_path)
 {
     struct recall recall = {.layers = layers};
     rollbacks_read(&recall.rollbacks, events_path);
-    json_lines_read(stats_path, recall_line, &recall);
+    json_lines_read(looks_path, recall_line, &recall);
     rollbacks_release(&recall.rollbacks);
 }

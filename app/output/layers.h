@@ -1,6 +1,6 @@
 /* layers.h - what the tensors of each layer held, look after look: the columns of a heat map.
  * Flow:  report_layers -> [layers] -> plot_layers (window, stats.png);
- *        stats.jsonl -> [layers_recall] after a resume.
+ *        layers.jsonl -> [layers_recall] after a resume.
  * Owns:  its columns; safe between one writer and many readers (a mutex inside).
  *
  * Beyond LAYERS_LOOKS columns neighbours are joined, the worse value of each kept, so that a
@@ -67,8 +67,8 @@ void layers_view_release(struct layers_view *view);
 /* Forgets all looks after `step`. */
 void layers_rewind(struct layers *layers, int64_t step);
 
-/* Of a resumed run: the looks in stats.jsonl that no rollback in events.jsonl gave up. */
-void layers_recall(struct layers *layers, const char *stats_path,
+/* Of a resumed run: the looks in layers.jsonl that no rollback in events.jsonl gave up. */
+void layers_recall(struct layers *layers, const char *looks_path,
                    const char *events_path);
 
 #endif

@@ -20,9 +20,15 @@ void statistic_add(struct statistic *statistic, double value)
 void statistic_add_sums(struct statistic *statistic, int64_t num, double sum,
                         double sum_sq)
 {
-    statistic->num += num;
-    statistic->sum += sum;
-    statistic->sum_sq += sum_sq;
+    if (isnan(sum)) {
+        statistic->nan += num;
+    } else if (isinf(sum)) {
+        statistic->inf += num;
+    } else {
+        statistic->num += num;
+        statistic->sum += sum;
+        statistic->sum_sq += sum_sq;
+    }
 }
 
 double statistic_mean(const struct statistic *statistic)
@@ -38,7 +44,7 @@ double statistic_std(const struct statistic *statistic)
     if (statistic->num == 1)
         return 0.0;
     double variance = statistic->sum_sq / (double)statistic->num - mean * mean;
-    // Rounding may leave a little less than nothing. A NaN is no less, and stays.
+    // Rounding may leave a little less than nothing.
     return variance < 0.0 ? 0.0 : sqrt(variance);
 }
 
@@ -68,6 +74,8 @@ const char *scale_text(float scale, char *text, size_t bytes)
     int exponent;
     if (isfinite(scale) && frexpf(scale, &exponent) == 0.5f)
         snprintf(text, bytes, "2^%d", exponent - 1);
+    else if (isnan(scale)) // its sign means nothing
+        snprintf(text, bytes, "nan");
     else
         snprintf(text, bytes, "%.4g", (double)scale);
     return text;
@@ -104,13 +112,29 @@ static const char *loss_text(const struct statistic *loss, char *text, size_t by
 {
     double mean = statistic_mean(loss);
     if (loss->num == 0)
-        snprintf(text, bytes, "-");
+        snprintf(text, bytes, "%s", loss->nan ? "nan" : loss->inf ? "inf" : "-");
     else if (fabs(mean) < 99.9995)
         snprintf(text, bytes, "%.3f", mean);
     else if (fabs(mean) < 99999.5)
         snprintf(text, bytes, "%.0f", mean);
     else
-        snprintf(text, bytes, "%.1e", mean); // also inf and nan
+        snprintf(text, bytes, "%.1e", mean);
+    return text;
+}
+
+/* "1.230", or "1.230 (4 nan, 1 inf)" where some are left out of the mean. */
+static const char *counted_loss_text(const struct statistic *loss, char text[96])
+{
+    char nan[32], inf[32];
+    loss_text(loss, text, 96);
+    if (loss->num == 0 || loss->nan + loss->inf == 0)
+        return text;
+    size_t used = strlen(text);
+    snprintf(text + used, 96 - used, " (%s%s%s%s%s)",
+             loss->nan ? count_text(loss->nan, nan, sizeof nan) : "",
+             loss->nan ? " nan" : "", loss->nan && loss->inf ? ", " : "",
+             loss->inf ? count_text(loss->inf, inf, sizeof inf) : "",
+             loss->inf ? " inf" : "");
     return text;
 }
 
@@ -144,11 +168,11 @@ static void skip_text(const struct tick *tick, int network, int tells_fresh, cha
 static int compose_line(const struct tick *tick, int tells_fresh, char *text,
                         size_t bytes)
 {
-    char progress[96], rate[32], eta[32], loss[NETWORK_COUNT][32],
+    char progress[96], rate[32], eta[32], loss[NETWORK_COUNT][96],
         scale[NETWORK_COUNT][32], skip[NETWORK_COUNT][80];
     progress_text(tick, progress, sizeof progress);
     for (int i = 0; i < NETWORK_COUNT; i++) {
-        loss_text(&tick->loss[i], loss[i], sizeof loss[i]);
+        counted_loss_text(&tick->loss[i], loss[i]);
         if (tick->scale[i] > 0.0f)
             scale_text(tick->scale[i], scale[i], sizeof scale[i]);
         else
@@ -156,7 +180,7 @@ static int compose_line(const struct tick *tick, int tells_fresh, char *text,
         skip_text(tick, i, tells_fresh, skip[i], sizeof skip[i]);
     }
     return snprintf(text, bytes,
-                    "tick %-3lld  kimg %s  %6s img/s  eta %-7s  loss G %-6s D %-6s  "
+                    "tick %-3lld  kimg %s  %6s img/s  eta %-7s  mean loss G %-6s D %-6s  "
                     "scale G %-4s D %-4s  skip G %s D %s",
                     (long long)tick->index, progress,
                     rate_text(tick->images_per_sec, rate, sizeof rate),
@@ -183,16 +207,21 @@ static json_t *number_or_null(double value)
 
 static void put(json_t *json, const char *key, const struct statistic *statistic)
 {
-    json_object_set_new(json, key,
-                        json_pack("{s:I, s:o, s:o}", "num", (json_int_t)statistic->num,
-                                  "mean", number_or_null(statistic_mean(statistic)),
-                                  "std", number_or_null(statistic_std(statistic))));
+    json_t *entry = json_pack("{s:I, s:o, s:o}", "num", (json_int_t)statistic->num,
+                              "mean", number_or_null(statistic_mean(statistic)), "std",
+                              number_or_null(statistic_std(statistic)));
+    if (statistic->nan > 0)
+        json_object_set_new(entry, "nan", json_integer(statistic->nan));
+    if (statistic->inf > 0)
+        json_object_set_new(entry, "inf", json_integer(statistic->inf));
+    json_object_set_new(json, key, entry);
 }
 
 static void put_one(json_t *json, const char *key, double value)
 {
     struct statistic statistic = {0};
-    statistic_add(&statistic, value);
+    if (isfinite(value)) // else it is not known
+        statistic_add(&statistic, value);
     put(json, key, &statistic);
 }
 

@@ -152,7 +152,7 @@ void progress_clear(void)
 
 void progress_print_tick(const char *line)
 {
-    const char *second = strstr(line, "loss G");
+    const char *second = strstr(line, "mean loss G");
     progress_clear();
     if (second && isatty(STDERR_FILENO) && (int)strlen(line) > terminal_columns())
         fprintf(stderr, "%.*s\n%*s%s\n", (int)(second - line), line, 10, "", second);

@@ -2,7 +2,7 @@
  * Flow:  events.jsonl -> [rollbacks_read] -> history_recall, layers_recall.
  * Owns:  its list.
  *
- * Each line of stats.jsonl and events.jsonl says how many rollbacks there had been when it
+ * Each line of stats.jsonl, layers.jsonl and events.jsonl says how many rollbacks there had been when it
  * was written ("rollbacks", in a tick "Progress/rollbacks"). A rollback is an event that
  * has its own number there, and is as of the step that the run went back to: it gave up
  * every line of a later step with a smaller number. */

@@ -168,6 +168,10 @@ static enum status open_log(const struct run_folder *folder, const char *name,
     return STATUS_OK;
 }
 
+static const char *const json_logs[] = {"stats.jsonl", "layers.jsonl", "events.jsonl"};
+
+#define JSON_LOGS (sizeof json_logs / sizeof *json_logs)
+
 /* log.txt first: who holds its lock may change everything else in the folder. */
 static enum status lock_log(struct run_folder *folder)
 {
@@ -182,8 +186,10 @@ static enum status lock_log(struct run_folder *folder)
 
 static enum status open_json_logs(struct run_folder *folder)
 {
-    TRY(open_log(folder, "stats.jsonl", &folder->stats));
-    return open_log(folder, "events.jsonl", &folder->events);
+    FILE **const streams[JSON_LOGS] = {&folder->stats, &folder->layers, &folder->events};
+    for (size_t i = 0; i < JSON_LOGS; i++)
+        TRY(open_log(folder, json_logs[i], streams[i]));
+    return STATUS_OK;
 }
 
 static enum status fill_new_folder(struct run_folder *folder, const struct config *config)
@@ -203,7 +209,7 @@ enum status run_folder_create(struct run_folder *folder, const struct config *co
     enum status status = fill_new_folder(folder, config);
     if (status != STATUS_OK) {
         static const char *const made[] = {"options.json", "log.txt", "stats.jsonl",
-                                           "events.jsonl"};
+                                           "layers.jsonl", "events.jsonl"};
         char path[1024];
         for (size_t i = 0; i < sizeof made / sizeof *made; i++)
             unlink(run_folder_file(folder, path, sizeof path, "%s", made[i]));
@@ -219,10 +225,9 @@ static enum status continue_logs(struct run_folder *folder, double kimg, int rol
 {
     TRY(lock_log(folder));
     atomic_remove_leftovers(folder->path);
-    static const char *const names[] = {"stats.jsonl", "events.jsonl"};
     char path[1024];
-    for (int i = 0; i < 2; i++)
-        TRY(json_lines_cut(run_folder_file(folder, path, sizeof path, "%s", names[i]),
+    for (size_t i = 0; i < JSON_LOGS; i++)
+        TRY(json_lines_cut(run_folder_file(folder, path, sizeof path, "%s", json_logs[i]),
                            kimg, rollbacks));
     return open_json_logs(folder);
 }
@@ -260,8 +265,9 @@ enum status run_folder_reopen(struct run_folder *folder, const char *path, doubl
 
 void run_folder_close(struct run_folder *folder)
 {
-    FILE **const streams[] = {&folder->stats, &folder->events, &folder->log};
-    for (int i = 0; i < 3; i++) {
+    FILE **const streams[] = {&folder->stats, &folder->layers, &folder->events,
+                              &folder->log};
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
         if (*streams[i])
             fclose(*streams[i]);
         *streams[i] = NULL;
@@ -328,6 +334,12 @@ void run_folder_stats(struct run_folder *folder, const char *json_line)
 {
     CHECK(!strchr(json_line, '\n'), "%s", json_line);
     append(folder, folder->stats, "stats.jsonl", json_line);
+}
+
+void run_folder_layers(struct run_folder *folder, const char *json_line)
+{
+    CHECK(!strchr(json_line, '\n'), "%s", json_line);
+    append(folder, folder->layers, "layers.jsonl", json_line);
 }
 
 void run_folder_event(struct run_folder *folder, const char *json_line)

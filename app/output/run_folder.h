@@ -2,8 +2,8 @@
  * Flow:  config -> [run_folder_create] -> every output.
  * Owns:  the open log files, and a lock on log.txt: one program at a time trains here.
  *
- * options.json, log.txt, stats.jsonl (one object a tick), events.jsonl, reals.png,
- * fakes_init.png, fakes000200.png, snapshot-000200.safetensors, scales.png, preview.png,
+ * options.json, log.txt, stats.jsonl (one object a tick, nothing else), layers.jsonl (what
+ * layers held, report.h), events.jsonl, reals.png, fakes_init.png, fakes000200.png, snapshot-000200.safetensors, scales.png, preview.png,
  * precision.json (the type of every layer); post-mortem/ (post_mortem.h) where a run was
  * given up.
  * A new run takes the next number, never a folder that is there; a resumed run continues
@@ -20,7 +20,7 @@
 /* All zero is a closed one. */
 struct run_folder {
     char path[768];
-    FILE *log, *stats, *events;
+    FILE *log, *stats, *layers, *events;
     int had_write_error; // a log line could not be written (disk full): said once, run
                          // goes on
 };
@@ -33,8 +33,8 @@ enum status run_folder_create(struct run_folder *folder, const struct config *co
                               const char *data_name);
 
 /* Opens an existing one for a resume at `kimg`, after `rollbacks` rollbacks: lines of
- * stats.jsonl and events.jsonl beyond either, and lines cut short by a crash, go to
- * stats.jsonl.bak / events.jsonl.bak (appended). STATUS_USAGE when another program trains
+ * the three JSON logs beyond either, and lines cut short by a crash, go to
+ * stats.jsonl.bak and its like (appended). STATUS_USAGE when another program trains
  * there now. */
 enum status run_folder_reopen(struct run_folder *folder, const char *path, double kimg,
                               int rollbacks);
@@ -46,7 +46,7 @@ const char *run_folder_file(const struct run_folder *folder, char *text, size_t 
                             const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* One line to log.txt, flushed. One complete JSON object as a line to stats / events. A
+/* One line to log.txt, flushed. One complete JSON object as a line to the others. A
  * line is written whole or not at all; one that fails is told once on stderr. */
 void run_folder_log(struct run_folder *folder, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -54,6 +54,7 @@ void run_folder_log(struct run_folder *folder, const char *format, ...)
 void run_folder_say(struct run_folder *folder, const char *format, va_list arguments)
     __attribute__((format(printf, 2, 0)));
 void run_folder_stats(struct run_folder *folder, const char *json_line);
+void run_folder_layers(struct run_folder *folder, const char *json_line);
 void run_folder_event(struct run_folder *folder, const char *json_line);
 
 /* Newest snapshot file of a run folder that opens and verifies (a damaged newer one is

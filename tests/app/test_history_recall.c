@@ -224,6 +224,7 @@ static size_t recall(const char *run, struct history_point **points, int64_t *lo
     snprintf(stats, sizeof stats, "%s/stats.jsonl", run);
     snprintf(events, sizeof events, "%s/events.jsonl", run);
     history_recall(history, stats, events);
+    snprintf(stats, sizeof stats, "%s/layers.jsonl", run);
     layers_recall(layers, stats, events);
     *points = NULL;
     size_t count = history_copy(history, points, &room);
@@ -261,7 +262,7 @@ static void test_a_run_that_went_back_is_told_once(void **state)
     free(points);
     // The storm in steps 14 to 19 is in the logs all the same, with the number before it.
     assert_int_equal(lines_with(run, "events.jsonl", "\"rollbacks\":0"), 13);
-    assert_int_equal(lines_with(run, "stats.jsonl", "\"reason\":\"grad-stats\""), 20);
+    assert_int_equal(lines_with(run, "layers.jsonl", "\"reason\":\"grad-stats\""), 20);
 
     // From before the rollback, which then does not come: what it said goes aside.
     twinscale_must("train --resume '%s/snapshot-000000.160.safetensors' --kimg 0.48 "

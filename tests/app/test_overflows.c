@@ -183,7 +183,7 @@ static void test_statistics_are_told_every_n_steps_and_change_nothing(void **sta
     digest_of(run_in(with), a);
     digest_of(run_in(without), b);
     assert_string_equal(a, b);
-    json_t *looks = lines_of(run_in(with), "stats.jsonl", "layers", NULL), *look;
+    json_t *looks = lines_of(run_in(with), "layers.jsonl", "layers", NULL), *look;
     assert_int_equal(json_array_size(looks), 3); // steps 1, 4 and 8 of 10
     look = json_array_get(looks, 2);
     assert_true(number_of(look, "step") == 8.0);
@@ -194,7 +194,7 @@ static void test_statistics_are_told_every_n_steps_and_change_nothing(void **sta
     json_decref(looks);
     snprintf(path, sizeof path, "%s/stats.png", run_in(with));
     assert_int_equal(access(path, R_OK), 0);
-    looks = lines_of(run_in(without), "stats.jsonl", "layers", NULL);
+    looks = lines_of(run_in(without), "layers.jsonl", "layers", NULL);
     assert_int_equal(json_array_size(looks), 0);
     json_decref(looks);
     snprintf(path, sizeof path, "%s/stats.png", run_in(without));
@@ -210,7 +210,7 @@ static json_t *look_at_scale(int exponent, const char *precision)
                    "--precision %s --scaler per-network --d-init-scale %g "
                    "--g-init-scale %g",
                    folder_of_it, precision, ldexp(1, exponent), ldexp(1, exponent));
-    json_t *looks = lines_of(run_in(folder_of_it), "stats.jsonl", "layers", NULL);
+    json_t *looks = lines_of(run_in(folder_of_it), "layers.jsonl", "layers", NULL);
     json_t *look = json_incref(json_array_get(looks, 0));
     json_decref(looks);
     return look;
@@ -254,7 +254,7 @@ static void test_an_overflow_has_its_statistics_without_being_asked_for(void **s
 {
     (void)state;
     twinscale_must("train " SMALL_RUN " --out '%s' --kimg 0.08 --inject d:3:inf", out);
-    json_t *looks = lines_of(run_in(out), "stats.jsonl", "layers", NULL);
+    json_t *looks = lines_of(run_in(out), "layers.jsonl", "layers", NULL);
     assert_int_equal(json_array_size(looks), 1);
     json_t *look = json_array_get(looks, 0);
     assert_string_equal(text_of(look, "reason"), "skip D");
@@ -466,7 +466,7 @@ static void test_a_device_that_runs_ahead_tells_what_is_left_of_a_skip(void **st
     open_live(&live);
     live.trainer.device->steps_ahead = 1;
     step_live(&live, 1);
-    json_t *looks = lines_of(live.folder.path, "stats.jsonl", "layers", NULL), *entry;
+    json_t *looks = lines_of(live.folder.path, "layers.jsonl", "layers", NULL), *entry;
     size_t i, counts[2] = {0, 0};
     assert_int_equal(json_array_size(looks), 1);
     json_t *look = json_array_get(looks, 0);

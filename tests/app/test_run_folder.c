@@ -106,9 +106,10 @@ static void test_a_new_run_holds_its_options_and_empty_logs(void **state)
     assert_int_equal(run_folder_create(&folder, &config, "shapes"), STATUS_OK);
     assert_string_equal(folder.path,
                         in_folder(out, "made//on/the/way/00000-shapes-dcgan28-b64"));
-    assert_int_equal(count_entries(folder.path), 4);
+    assert_int_equal(count_entries(folder.path), 5);
     assert_text(in_folder(folder.path, "log.txt"), "");
     assert_text(in_folder(folder.path, "stats.jsonl"), "");
+    assert_text(in_folder(folder.path, "layers.jsonl"), "");
     assert_text(in_folder(folder.path, "events.jsonl"), "");
     char *json = read_text(in_folder(folder.path, "options.json"), NULL);
     struct config loaded;
@@ -333,6 +334,8 @@ static void make_run(struct run_folder *folder)
         snprintf(line, sizeof line,
                  "{\"Progress/kimg\":{\"num\":1,\"mean\":%d.128,\"std\":0}}", i);
         run_folder_stats(folder, line);
+        snprintf(line, sizeof line, "{\"layers\":[],\"kimg\":%d.128}", i);
+        run_folder_layers(folder, line);
         snprintf(line, sizeof line, "{\"event\":\"skip\",\"kimg\":%d.128}", i);
         run_folder_event(folder, line);
     }
@@ -340,6 +343,7 @@ static void make_run(struct run_folder *folder)
     run_folder_close(folder);
 }
 
+#define LOOK(n) "{\"layers\":[],\"kimg\":" n "}\n"
 #define STAT(n) "{\"Progress/kimg\":{\"num\":1,\"mean\":" n ",\"std\":0}}\n"
 
 static void test_a_resume_moves_later_lines_to_a_backup(void **state)
@@ -358,6 +362,8 @@ static void test_a_resume_moves_later_lines_to_a_backup(void **state)
     assert_text(
         in_folder(folder.path, "events.jsonl"),
         "{\"event\":\"skip\",\"kimg\":1.128}\n{\"event\":\"skip\",\"kimg\":2.128}\n");
+    assert_text(in_folder(folder.path, "layers.jsonl"), LOOK("1.128") LOOK("2.128"));
+    assert_text(in_folder(folder.path, "layers.jsonl.bak"), LOOK("3.128") LOOK("4.128"));
     assert_text(in_folder(folder.path, "log.txt"), "stopped\nresumed\n");
 
     // A second resume from an earlier point adds to the backup.
