@@ -7,6 +7,7 @@
 
 #include "app/config_table.h"
 #include "app/nearest.h"
+#include "app/regular_file.h"
 
 #define PRESETS_MAX 32
 #define PRESET_FILE_BYTES_MAX 65536
@@ -41,18 +42,18 @@ static enum status unknown_preset(const char *name)
 /* Reads a whole small file; the caller frees *text. */
 static enum status read_file(const char *path, char **text)
 {
-    FILE *file = fopen(path, "rb");
+    char reason[REGULAR_REASON];
+    FILE *file = regular_open(path, "r", "a file of settings", reason);
     if (!file)
         return status_fail(
-            STATUS_USAGE,
-            "--preset: cannot read %s: %s; give a preset's name or the path "
-            "of a .json file",
-            path, strerror(errno));
+            errno ? STATUS_USAGE : STATUS_DATA,
+            "--preset: %s: %s; give a preset's name or the path of a .json file", path,
+            reason);
     *text = calloc(1, PRESET_FILE_BYTES_MAX + 1);
     CHECK(*text, "out of memory");
     errno = 0;
     size_t bytes = fread(*text, 1, PRESET_FILE_BYTES_MAX + 1, file);
-    int failed = ferror(file), reason = errno;
+    int failed = ferror(file), error = errno;
     fclose(file);
     if (!failed && bytes <= PRESET_FILE_BYTES_MAX && strlen(*text) == bytes)
         return STATUS_OK;
@@ -60,7 +61,7 @@ static enum status read_file(const char *path, char **text)
     *text = NULL;
     if (failed)
         return status_fail(STATUS_DATA, "preset %s: cannot be read: %s", path,
-                           strerror(reason));
+                           strerror(error));
     return status_fail(
         STATUS_DATA,
         "preset %s: is not a file of settings: it has a zero byte, or more "

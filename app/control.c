@@ -122,9 +122,11 @@ static void *listen_thread(void *argument)
 static int bind_socket(struct control *control)
 {
     struct sockaddr_un address = address_in(control->folder);
-    // A run that was killed has left its own.
-    if (unlinkat(control->folder, SOCKET_NAME, 0) != 0 && errno != ENOENT)
-        return 0;
+    struct stat facts;
+    // A run that was killed has left its own; what is no socket is the user's.
+    if (fstatat(control->folder, SOCKET_NAME, &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISSOCK(facts.st_mode))
+        unlinkat(control->folder, SOCKET_NAME, 0);
     return fchmod(control->listener, S_IRUSR | S_IWUSR) == 0 &&
            bind(control->listener, (struct sockaddr *)&address, sizeof address) == 0 &&
            listen(control->listener, QUEUE) == 0;

@@ -11,6 +11,7 @@
 #include "app/output/atomic_file.h"
 #include "app/output/grid.h"
 #include "app/output/set_aside.h"
+#include "app/regular_file.h"
 #include "app/report_events.h"
 
 #define IMAGES_MAX 1024
@@ -86,13 +87,12 @@ static enum status write_batch(const struct report *report)
 
 static enum status copy_events(const struct report *report)
 {
-    char from[1024], path[1024], block[4096];
+    char from[1024], path[1024], block[4096], reason[REGULAR_REASON];
     struct atomic_file file;
     run_folder_file(report->folder, from, sizeof from, "events.jsonl");
-    FILE *events = fopen(from, "re");
+    FILE *events = regular_open(from, "r", "a log", reason);
     if (!events)
-        return status_fail(STATUS_FAILED, "%s: cannot be read: %s", from,
-                           strerror(errno));
+        return status_fail(STATUS_FAILED, "%s: %s", from, reason);
     enum status status = atomic_open(&file, file_in(report, "events.jsonl", path));
     if (status == STATUS_OK) {
         size_t bytes;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "app/output/atomic_file.h"
+#include "app/regular_file.h"
 
 #define HALF_AN_IMAGE 5e-4 // in kimg: two counts that differ by less are one
 
@@ -44,7 +45,8 @@ double json_line_number(json_t *line, const char *key)
 void json_lines_read(const char *path, void (*add)(void *context, json_t *line),
                      void *context)
 {
-    FILE *file = fopen(path, "re");
+    char reason[REGULAR_REASON];
+    FILE *file = regular_open(path, "r", "a log", reason);
     char *text = NULL;
     size_t room = 0;
     if (!file)
@@ -87,13 +89,13 @@ static int belongs(const char *line, size_t length, const struct log_end *end)
     return answer;
 }
 
-static enum status fail(const char *path, int reason)
+static enum status fail(const char *path, const char *reason)
 {
     return status_fail(
         STATUS_FAILED,
         "%s: its later lines cannot be moved to a .bak file: %s; check the disk "
         "and the folder, then resume again",
-        path, strerror(reason));
+        path, reason);
 }
 
 /* The later lines are on the disk before the file without them takes its place. */
@@ -102,7 +104,7 @@ static enum status close_backup(const char *path, FILE *backup)
     int failed = fflush(backup) != 0 || fsync(fileno(backup)) != 0;
     int reason = errno;
     fclose(backup);
-    return failed ? fail(path, reason) : STATUS_OK;
+    return failed ? fail(path, strerror(reason)) : STATUS_OK;
 }
 
 /* Sends each line to one of the two; the backup is opened for the first that goes there.
@@ -119,16 +121,16 @@ static enum status split(const char *path, const struct log_end *end, FILE *from
             fwrite(line, 1, (size_t)length, kept);
             continue;
         }
-        char name[PATH_MAX];
+        char name[PATH_MAX], reason[REGULAR_REASON];
         snprintf(name, sizeof name, "%s.bak", path);
-        if (!*backup && !(*backup = fopen(name, "ae")))
-            status = fail(path, errno);
+        if (!*backup && !(*backup = regular_open(name, "a", "a log", reason)))
+            status = fail(path, reason);
         else if (fwrite(line, 1, (size_t)length, *backup) != (size_t)length ||
                  (line[length - 1] != '\n' && fputc('\n', *backup) == EOF))
-            status = fail(path, errno);
+            status = fail(path, strerror(errno));
     }
     if (status == STATUS_OK && ferror(from))
-        status = fail(path, errno);
+        status = fail(path, strerror(errno));
     free(line);
     return status;
 }
@@ -136,9 +138,10 @@ static enum status split(const char *path, const struct log_end *end, FILE *from
 enum status json_lines_cut(const char *path, double kimg, int rollbacks)
 {
     const struct log_end end = {kimg, rollbacks};
-    FILE *from = fopen(path, "re");
+    char reason[REGULAR_REASON];
+    FILE *from = regular_open(path, "r", "a log", reason);
     if (!from)
-        return errno == ENOENT ? STATUS_OK : fail(path, errno);
+        return errno == ENOENT ? STATUS_OK : fail(path, reason);
     struct atomic_file kept;
     FILE *backup = NULL;
     enum status status = atomic_open(&kept, path);

@@ -13,6 +13,7 @@
 #include "app/output/atomic_file.h"
 #include "app/output/json_lines.h"
 #include "app/output/progress.h"
+#include "app/regular_file.h"
 
 /* ---- its name -------------------------------------------------------------------- */
 
@@ -159,12 +160,11 @@ static enum status write_options(const struct run_folder *folder,
 static enum status open_log(const struct run_folder *folder, const char *name,
                             FILE **stream)
 {
-    char path[1024];
-    *stream = fopen(run_folder_file(folder, path, sizeof path, "%s", name), "ae");
+    char path[1024], reason[REGULAR_REASON];
+    *stream = regular_open(run_folder_file(folder, path, sizeof path, "%s", name), "a",
+                           "a log", reason);
     if (!*stream)
-        return status_fail(STATUS_FAILED,
-                           "%s: cannot be opened for writing: %s; check the folder", path,
-                           strerror(errno));
+        return status_fail(STATUS_FAILED, "%s: %s; check the folder", path, reason);
     return STATUS_OK;
 }
 

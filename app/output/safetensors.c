@@ -2,7 +2,6 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 
 #include "app/output/atomic_file.h"
 #include "app/output/safetensors_header.h"
+#include "app/regular_file.h"
 
 _Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "tensor data is stored little endian");
 
@@ -34,38 +34,36 @@ uint64_t digest_bytes(uint64_t digest, const void *data, size_t bytes)
 
 /* ---- reading --------------------------------------------------------------------- */
 
+static enum status map_stream(const char *path, FILE *stream,
+                              struct safetensors_file *file)
+{
+    struct stat facts;
+    if (fstat(fileno(stream), &facts) != 0)
+        return status_fail(STATUS_DATA, "%s: cannot be read: %s", path, strerror(errno));
+    if (facts.st_size < LENGTH_BYTES)
+        return status_fail(
+            STATUS_DATA,
+            "%s: has %lld bytes, a safetensors file has at least %d; it was "
+            "cut short",
+            path, (long long)facts.st_size, LENGTH_BYTES);
+    size_t bytes = (size_t)facts.st_size;
+    void *mapped = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fileno(stream), 0);
+    if (mapped == MAP_FAILED)
+        return status_fail(STATUS_DATA, "%s: its %zu bytes cannot be mapped: %s", path,
+                           bytes, strerror(errno));
+    file->mapped = mapped;
+    file->mapped_bytes = bytes;
+    return STATUS_OK;
+}
+
 static enum status map_file(const char *path, struct safetensors_file *file)
 {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return status_fail(STATUS_DATA, "%s: cannot be opened: %s", path,
-                           strerror(errno));
-    enum status status = STATUS_OK;
-    struct stat facts;
-    if (fstat(descriptor, &facts) != 0)
-        status =
-            status_fail(STATUS_DATA, "%s: cannot be read: %s", path, strerror(errno));
-    else if (!S_ISREG(facts.st_mode))
-        status =
-            status_fail(STATUS_DATA, "%s: is %s, a safetensors file was expected", path,
-                        S_ISDIR(facts.st_mode) ? "a folder" : "no regular file");
-    else if (facts.st_size < LENGTH_BYTES)
-        status =
-            status_fail(STATUS_DATA,
-                        "%s: has %lld bytes, a safetensors file has at least %d; it was "
-                        "cut short",
-                        path, (long long)facts.st_size, LENGTH_BYTES);
-    if (status == STATUS_OK) {
-        file->mapped_bytes = (size_t)facts.st_size;
-        void *mapped =
-            mmap(NULL, file->mapped_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-        if (mapped == MAP_FAILED)
-            status = status_fail(STATUS_DATA, "%s: its %zu bytes cannot be mapped: %s",
-                                 path, file->mapped_bytes, strerror(errno));
-        else
-            file->mapped = mapped;
-    }
-    close(descriptor);
+    char reason[REGULAR_REASON];
+    FILE *stream = regular_open(path, "r", "a safetensors file", reason);
+    if (!stream)
+        return status_fail(STATUS_DATA, "%s: %s", path, reason);
+    enum status status = map_stream(path, stream, file);
+    fclose(stream);
     return status;
 }
 
@@ -102,6 +100,16 @@ static enum status read_mapped(const char *path, struct safetensors_file *file)
     uint64_t header_bytes;
     memcpy(&header_bytes, bytes, sizeof header_bytes);
     size_t rest = file->mapped_bytes - LENGTH_BYTES;
+    // A snapshot that was cut short may begin like one of them, but goes on with '{'.
+    const char *other =
+        header_bytes > HEADER_BYTES_MAX || (rest && bytes[LENGTH_BYTES] != '{')
+            ? safetensors_other_kind(bytes, file->mapped_bytes)
+            : NULL;
+    if (other)
+        return status_fail(STATUS_DATA,
+                           "%s: is %s, no checkpoint; give a run folder or a "
+                           "snapshot-*.safetensors",
+                           path, other);
     if (header_bytes > HEADER_BYTES_MAX)
         return status_fail(STATUS_DATA,
                            "%s: claims a header of %" PRIu64

@@ -52,4 +52,8 @@ enum status safetensors_header_compose(const char *path,
  * a checkpoint does not take the memory of one. */
 uint64_t safetensors_checksum(const struct safetensors_header *header);
 
+/* What a file that does not begin as a safetensors file is by its first bytes, for a
+ * sentence ("a PNG picture"); NULL when nothing known. */
+const char *safetensors_other_kind(const uint8_t *bytes, size_t count);
+
 #endif

@@ -25,6 +25,42 @@ static const char *printable(const char *text, char *copy, size_t bytes)
     return copy;
 }
 
+#define TEXT_LOOK 64 // bytes that decide whether a file is text
+
+static int is_text(const uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count && i < TEXT_LOOK; i++)
+        if ((bytes[i] < ' ' && !memchr("\t\n\r\f", bytes[i], 4)) || bytes[i] == 0x7f)
+            return 0;
+    return 1;
+}
+
+const char *safetensors_other_kind(const uint8_t *bytes, size_t count)
+{
+    static const struct {
+        const char *head, *kind;
+    } kinds[] = {
+        {"\x89PNG", "a PNG picture"},
+        {"PK\x03\x04", "a zip archive, as PyTorch's .pt and NumPy's .npz files are"},
+        {"\x93NUMPY", "a NumPy array"},
+        {"\x80\x02", "a Python pickle (.pkl, or .pt of old)"},
+        {"\x80\x03", "a Python pickle"},
+        {"\x80\x04", "a Python pickle"},
+        {"\x80\x05", "a Python pickle"},
+        {"\x1f\x8b", "gzip data"},
+        {"GGUF", "a GGUF file"},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t length = strlen(kinds[i].head);
+        if (count >= length && memcmp(bytes, kinds[i].head, length) == 0)
+            return kinds[i].kind;
+    }
+    if (!is_text(bytes, count))
+        return NULL;
+    return bytes[0] == '{' ? "JSON text (settings go with --preset to a new run)"
+                           : "text";
+}
+
 static enum status parse_dtype(const struct entry *entry, struct safetensor *tensor)
 {
     const char *dtype = json_string_value(json_object_get(entry->json, "dtype"));

@@ -2,6 +2,7 @@
  * exit codes. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
@@ -151,6 +152,81 @@ static void test_a_users_files_that_look_temporary_stay(void **state)
     assert_string_equal(text, "precious\nprecious\n");
 }
 
+/* A limit that only ends what hangs. */
+static void expect_at_once(int code, const char *words, const char *arguments)
+{
+    alarm(120);
+    expect(code, words, arguments);
+    alarm(0);
+}
+
+static void copy_run_with_fifo(const char *name, const char *fifo)
+{
+    char text[512];
+    assert_int_equal(run_command(text, sizeof text,
+                                 "cp -r '%s' '%s/%s' && cd '%s/%s' && rm -f %s && "
+                                 "mkfifo %s",
+                                 run, out, name, out, name, fifo, fifo),
+                     0);
+}
+
+static void test_a_fifo_is_waited_for_nowhere(void **state)
+{
+    (void)state;
+    char text[512];
+    const char *words = "is no regular file, ";
+    assert_int_equal(run_command(text, sizeof text,
+                                 "mkfifo '%s/fi' '%s/fi.json' '%s/fi.png'", out, out,
+                                 out),
+                     0);
+    expect_at_once(4, words, "info OUT/fi");
+    expect_at_once(4, words, "sample OUT/fi -o OUT/x.png");
+    expect_at_once(4, words, "train --resume OUT/fi");
+    expect_at_once(4, words, "train --preset OUT/fi.json -n");
+    expect_at_once(1, words, "sample RUN -o OUT/fi.png --force");
+    expect_at_once(1, words, "bench layers --seconds 0.1 --threads 1 --json OUT/fi");
+    copy_run_with_fifo("fifo1", "snapshot-000009.safetensors");
+    expect_at_once(0, "step 6, 0.096 kimg", "info OUT/fifo1");
+    expect_at_once(0, "passed over a newer", "train --resume OUT/fifo1");
+    copy_run_with_fifo("fifo2", "log.txt");
+    expect_at_once(1, words, "train --resume OUT/fifo2 --kimg 0.128");
+    copy_run_with_fifo("fifo3", "stats.jsonl");
+    expect_at_once(1, words, "train --resume OUT/fifo3 --kimg 0.128");
+    copy_run_with_fifo("fifo4", "scales.png");
+    expect_at_once(0, words, "train --resume OUT/fifo4 --kimg 0.128");
+    copy_run_with_fifo("fifo5", "control");
+    expect_at_once(0, "cannot reach it", "train --resume OUT/fifo5 --kimg 0.128");
+    assert_int_equal(run_command(text, sizeof text, "test -p '%s/fifo5/control'", out),
+                     0);
+}
+
+static void test_what_is_no_checkpoint_is_named_for_what_it_is(void **state)
+{
+    (void)state;
+    char text[512];
+    assert_int_equal(
+        run_command(text, sizeof text,
+                    "cd '%s' && printf 'PK\\3\\4\\0\\0\\10\\10\\0' >a.pt && "
+                    "printf '\\200\\2\\212\\12l\\374\\234F\\371' >b.pt && "
+                    "printf '\\200\\4\\225\\1\\2\\3\\4\\5\\6\\7' >c.pkl && "
+                    "echo some notes on this run >d.txt && "
+                    "printf 'step 1 is here\\n' | gzip >e.gz && mkdir -p empty",
+                    out),
+        0);
+    expect(4, "is JSON text (settings go with --preset",
+           "train --resume RUN/options.json");
+    expect(4, "is a PNG picture, no checkpoint; give a run folder or a snapshot",
+           "train --resume RUN/scales.png");
+    expect(4, "is a zip archive, as PyTorch's .pt", "info OUT/a.pt");
+    expect(4, "is a Python pickle", "info OUT/b.pt");
+    expect(4, "is a Python pickle", "sample OUT/c.pkl -o OUT/x.png");
+    expect(4, "is text, no checkpoint", "info OUT/d.txt");
+    expect(4, "is gzip data", "info OUT/e.gz");
+    expect(4, "no snapshot-*.safetensors in this folder", "train --resume OUT/empty");
+    expect(4, "No such file or directory; give a run folder",
+           "train --resume fmnist-quick");
+}
+
 /* Two learning rates from one snapshot, and what the first future was is still there. */
 static void test_every_future_that_was_trained_is_kept(void **state)
 {
@@ -290,6 +366,8 @@ int main(void)
         cmocka_unit_test(test_wrong_use_is_code_2_and_names_what_was_wrong),
         cmocka_unit_test(test_an_empty_path_is_refused_everywhere),
         cmocka_unit_test(test_a_users_files_that_look_temporary_stay),
+        cmocka_unit_test(test_a_fifo_is_waited_for_nowhere),
+        cmocka_unit_test(test_what_is_no_checkpoint_is_named_for_what_it_is),
         cmocka_unit_test(test_every_future_that_was_trained_is_kept),
         cmocka_unit_test(test_absent_things_have_their_codes),
         cmocka_unit_test(
