@@ -35,23 +35,33 @@ struct changeable {
         SCALER_KEY(n, "hysteresis"), SCALER_KEY(n, "hysteresis_refill"), \
         SCALER_KEY(n, "overflow_tolerance"), SCALER_KEY(n, "growth_delay")
 
-static const struct changeable changeable[] = {NETWORK_KEYS(g), NETWORK_KEYS(d)};
-enum { KEY_COUNT = sizeof changeable / sizeof *changeable, KEYS_EACH = KEY_COUNT / 2 };
+// Both networks' keys in the same order, then those of the whole run.
+static const struct changeable changeable[] = {NETWORK_KEYS(g),
+                                               NETWORK_KEYS(d),
+                                               {"kimg", "kimg", 0},
+                                               {"snap", "snap", 0},
+                                               {"grad_stats", "grad_stats", 0}};
+enum {
+    KEY_COUNT = sizeof changeable / sizeof *changeable,
+    RUN_KEYS = 3,
+    KEYS_EACH = (KEY_COUNT - RUN_KEYS) / 2
+};
 
 static int network_of(int key)
 {
-    return key < KEYS_EACH ? NETWORK_G : NETWORK_D;
+    return key < KEYS_EACH ? NETWORK_G : key < 2 * KEYS_EACH ? NETWORK_D : CHANGE_OF_RUN;
 }
 
 // The same key of the other network.
 static int other_key(int key)
 {
-    return (key + KEYS_EACH) % KEY_COUNT;
+    return (key + KEYS_EACH) % (2 * KEYS_EACH);
 }
 
 static int is_scale(int key)
 {
-    return strcmp(changeable[key].key + 2, SCALE) == 0;
+    return network_of(key) != CHANGE_OF_RUN &&
+           strcmp(changeable[key].key + 2, SCALE) == 0;
 }
 
 static int shares_scale(const struct config *config)
@@ -68,6 +78,8 @@ static struct network_config *network_config(struct config *config, int network)
 
 static float scale_of(const struct trainer *trainer, int network)
 {
+    if (network == CHANGE_OF_RUN)
+        return 0.0f;
     const struct grad_scaler *scaler = &trainer->player[network].scaler;
     return scaler->config.enabled ? grad_scaler_read(scaler).scale : 0.0f;
 }
@@ -227,6 +239,19 @@ static enum status check_scale(struct plan *plan, int key)
                        changeable[key].key, is_below ? "min_scale" : "max_scale");
 }
 
+// A run that has shown more images than `kimg` would end at once, and without being asked.
+static enum status check_end(const struct plan *plan, int64_t images)
+{
+    char kimg[NUMBER_TEXT];
+    if (plan->config.kimg * 1000.0 > (double)images)
+        return STATUS_OK;
+    return status_fail(
+        STATUS_USAGE,
+        "kimg: %s has passed, the run is at %.4g; give more, or end the run "
+        "with `twinscale ctl RUN stop`",
+        number_text(plan->config.kimg, kimg), (double)images / 1000.0);
+}
+
 static enum status check_plan(struct plan *plan)
 {
     config_follow_limits(&plan->config);
@@ -288,20 +313,37 @@ static void forget_steps(struct trainer *trainer)
         ops->queue.forget(trainer->device, &trainer->look.repeat);
 }
 
-static void tell(const struct trainer *trainer, struct change *change, int key)
+/* What a person who sets a scale by hand would not expect: as in PyTorch's update(new_scale),
+ * the count of good steps goes on. "" where the scale never grows. */
+static const char *growth_text(const struct grad_scaler *scaler, char text[96])
 {
-    const char *note = trainer->player[change->network].scaler.note;
-    int has_note = changeable[key].is_of_scaler && note[0];
+    struct scaler_state state = grad_scaler_read(scaler);
+    int is_at_top = state.max_scale > 0.0f && state.scale >= state.max_scale;
+    text[0] = '\0';
+    if (state.enabled && !state.is_static && !is_at_top)
+        snprintf(text, 96, "steps without an overflow until it grows: %lld",
+                 (long long)(state.growth_interval - state.growth_tracker +
+                             state.growth_wait));
+    return text;
+}
+
+// Fills in what `change` has led to.
+static void describe_change(const struct trainer *trainer, struct change *change, int key)
+{
+    char growth[96] = "";
+    const char *note = "";
     value_text(trainer, key, change->after);
     change->scale_after = scale_of(trainer, change->network);
     change->fake_scale_after = fake_scale_of(trainer, change->network);
     int is_same = strcmp(change->before, change->after) == 0;
-    snprintf(change->text, sizeof change->text, "%s: %s %s%s%s%s", change->key,
+    if (changeable[key].is_of_scaler)
+        note = trainer->player[change->network].scaler.note;
+    if (is_scale(key) && !is_same)
+        growth_text(&trainer->player[change->network].scaler, growth);
+    snprintf(change->text, sizeof change->text, "%s: %s %s%s%s%s%s%s%s", change->key,
              is_same ? "is already" : "was", change->before, is_same ? "" : ", is now ",
-             is_same ? "" : change->after, has_note ? "; " : "");
-    if (has_note)
-        snprintf(change->text + strlen(change->text),
-                 sizeof change->text - strlen(change->text), "%s", note);
+             is_same ? "" : change->after, note[0] ? "; " : "", note,
+             growth[0] ? "; " : "", growth);
 }
 
 enum status change_check(struct config *config, const char *request, const char *source)
@@ -315,7 +357,7 @@ enum status change_check(struct config *config, const char *request, const char 
 
 int change_is_of_scale(const struct change *change)
 {
-    return strcmp(change->key + 2, SCALE) == 0;
+    return change->network != CHANGE_OF_RUN && strcmp(change->key + 2, SCALE) == 0;
 }
 
 enum status trainer_change(struct trainer *trainer, const char *request,
@@ -326,6 +368,7 @@ enum status trainer_change(struct trainer *trainer, const char *request,
     changes->count = 0;
     TRY(read_request(request, &plan));
     TRY(check_plan(&plan));
+    TRY(check_end(&plan, trainer->progress.images));
 
     for (int key = 0; key < KEY_COUNT; key++) {
         if (!plan.is_set[key])
@@ -346,6 +389,6 @@ enum status trainer_change(struct trainer *trainer, const char *request,
         apply_network(trainer, &plan, network);
     forget_steps(trainer);
     for (int i = 0; i < changes->count; i++)
-        tell(trainer, &changes->of[i], keys[i]);
+        describe_change(trainer, &changes->of[i], keys[i]);
     return STATUS_OK;
 }

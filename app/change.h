@@ -2,8 +2,8 @@
  * Flow:  "d.scale=1024" of ctl or a key -> [trainer_change] -> scalers, optimizers, config.
  * Owns:  nothing.
  *
- * Of each network: lr, clip_norm, scale, and every setting of its loss scaler. All changes
- * of one request are made, or none. They go into trainer->config, so that checkpoints and
+ * Of each network: lr, clip_norm, scale, and every setting of its loss scaler; of the run:
+ * kimg, snap and grad_stats. All changes of one request are made, or none. They go into trainer->config, so that checkpoints and
  * --resume keep them. With one scale for both networks, what is asked of one network's
  * scaler is done to both. On several GPUs every rank makes the same change after the same
  * step (run_control.c). */
@@ -15,8 +15,10 @@
 #define CHANGES_MAX 64
 #define CHANGE_REQUEST 1024 // bytes of a request: one message between ranks has as many
 
+#define CHANGE_OF_RUN (-1) // in the place of a network
+
 struct change {
-    int network;
+    int network;     // or CHANGE_OF_RUN
     const char *key; // "d.scale"
     char before[64], after[64];
     float scale_before, scale_after; // of its network; 0 where scaling is off

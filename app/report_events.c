@@ -336,11 +336,13 @@ void event_found_scale(struct report *report, const struct found_scales *found, 
 void event_change(struct report *report, const struct change *change, const char *by)
 {
     const struct trainer *trainer = report->trainer;
-    json_t *event = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:f, s:s}", "event",
-                              "change", "net", network_names[change->network], "key",
-                              change->key, "before", change->before, "after",
-                              change->after, "scale_before", (double)change->scale_before,
-                              "scale_after", (double)change->scale_after, "by", by);
+    int has_net = change->network != CHANGE_OF_RUN;
+    json_t *event =
+        json_pack("{s:s, s:s*, s:s, s:s, s:s, s:o*, s:o*, s:s}", "event", "change", "net",
+                  has_net ? network_names[change->network] : NULL, "key", change->key,
+                  "before", change->before, "after", change->after, "scale_before",
+                  has_net ? json_real((double)change->scale_before) : NULL, "scale_after",
+                  has_net ? json_real((double)change->scale_after) : NULL, "by", by);
     if (change->fake_scale_after > 0.0f)
         set_fake_scale(event, change->fake_scale_before, change->fake_scale_after);
     write_event(report, event, trainer->progress.step, trainer_kimg(trainer));

@@ -52,11 +52,16 @@ void run_loop(struct run *run);
  * file: the mark that was just crossed, or where the run is. */
 enum status run_save(struct run *run, double kimg);
 
+/* run_loop.c: the same at once, whatever the marks. A snapshot that could not be written sets
+ * run->save_failed, and its reason is status_message(); fails where ranks no longer agree. */
+enum status run_save_now(struct run *run);
+
 /* run.c: precision.json in the run folder, the types that its layers have now. */
 enum status run_write_layer_types(const struct run *run);
 
-/* run_control.c: does what ctl and keys ask of the settings; no step is on its way. */
-enum status run_serve_control(struct run *run, int requests);
+/* run_control.c: does what ctl and keys ask of the settings; no step is on its way. `requests`
+ * gains what ctl asks of the loop itself. */
+enum status run_serve_control(struct run *run, int *requests);
 /* Before a step, after all else that is done between two: the changes of --set-at that are due.
  * No step is on its way. */
 enum status run_serve_set_at(struct run *run);

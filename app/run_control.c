@@ -8,6 +8,7 @@
 #include "app/report_events.h"
 #include "app/run.h"
 
+#define CONTROL_WORDS "pause", "resume", "save", "stop"
 #define BY_SET_AT "--set-at" // who asks for it; "" is ctl, or a key
 
 // " (--set-at)", for the end of a line.
@@ -26,7 +27,19 @@ static void note_change(struct run *run, const struct change *change, const char
     if (strcmp(change->before, change->after) == 0)
         return;
     event_change(&run->report, change, by);
-    history_mark(monitor_history(run->monitor), change->network);
+    if (change->network != CHANGE_OF_RUN)
+        history_mark(monitor_history(run->monitor), change->network);
+}
+
+// The settings that a change can reach, for all that looks at run->config.
+static void follow_trainer(struct run *run)
+{
+    const struct config *config = &run->trainer.config;
+    run->config.g = config->g;
+    run->config.d = config->d;
+    run->config.kimg = config->kimg;
+    run->config.snap = config->snap;
+    run->config.grad_stats = config->grad_stats;
 }
 
 /* ---- on all ranks ----------------------------------------------------------------- */
@@ -50,8 +63,7 @@ enum status run_follow_change(struct run *run)
     struct changes changes;
     TRY(group_share(run->group, request, sizeof request));
     TRY(trainer_change(&run->trainer, request, &changes));
-    run->config.g = run->trainer.config.g;
-    run->config.d = run->trainer.config.d;
+    follow_trainer(run);
     return STATUS_OK;
 }
 
@@ -77,8 +89,7 @@ static enum status change(struct run *run, const char *request, const char *by,
         return STATUS_OK;
     }
     TRY(order_change(run, request));
-    run->config.g = run->trainer.config.g;
-    run->config.d = run->trainer.config.d;
+    follow_trainer(run);
     run->saved_at = -1; // a snapshot of this step does not hold it yet
     for (int i = 0; i < changes->count; i++) {
         note_change(run, &changes->of[i], by);
@@ -105,14 +116,85 @@ static enum status scale_by(struct run *run, int network, double factor)
     return STATUS_OK;
 }
 
-static enum status answer_ctl(struct run *run)
+/* ---- words without a value --------------------------------------------------------- */
+
+// Fails where a rank was lost, as change() does.
+static enum status save_now(struct run *run, struct reply *reply)
+{
+    TRY(run_save_now(run));
+    reply->status = run->save_failed ? STATUS_FAILED : STATUS_OK;
+    snprintf(reply->text, sizeof reply->text, "%s%s",
+             run->save_failed ? "not saved: " : "saved ",
+             run->save_failed ? status_message() : run->last_snapshot);
+    return STATUS_OK;
+}
+
+static void pause_or_go_on(struct run *run, int is_paused, struct reply *reply)
+{
+    int was_paused = monitor_is_paused(run->monitor);
+    double kimg = trainer_kimg(&run->trainer);
+    if (is_paused != was_paused)
+        monitor_request(run->monitor, REQUEST_PAUSE); // toggles
+    snprintf(reply->text, sizeof reply->text, "%s at %.3f kimg%s",
+             is_paused == was_paused ? (is_paused ? "already paused" : "not paused")
+             : is_paused             ? "paused"
+                                     : "training goes on",
+             kimg, is_paused ? "; `twinscale ctl RUN resume` goes on" : "");
+}
+
+/* One of CONTROL_WORDS. *requests gains what the loop does after the answer is sent. */
+static enum status obey(struct run *run, const char *word, int *requests,
+                        struct reply *reply)
+{
+    if (strcmp(word, "save") == 0)
+        return save_now(run, reply);
+    if (strcmp(word, "stop") == 0) {
+        *requests |= REQUEST_QUIT;
+        snprintf(
+            reply->text, sizeof reply->text,
+            "stops at %.3f kimg, with a snapshot; `twinscale train --resume RUN` goes "
+            "on from there",
+            trainer_kimg(&run->trainer));
+    } else
+        pause_or_go_on(run, strcmp(word, "pause") == 0, reply);
+    return STATUS_OK;
+}
+
+// "pause\n": the word of a request that is one word of CONTROL_WORDS; else "".
+static const char *single_word(const char *request, char word[16])
+{
+    static const char *const words[] = {CONTROL_WORDS};
+    size_t length = strcspn(request, "\n");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == length && strncmp(words[i], request, length) == 0 &&
+            (request[length] == '\0' || request[length + 1] == '\0')) {
+            snprintf(word, 16, "%s", words[i]);
+            return word;
+        }
+    return "";
+}
+
+static void list_settable(const struct run *run, struct reply *reply)
+{
+    const struct progress *progress = &run->trainer.progress;
+    int used = snprintf(reply->text, sizeof reply->text, "%s at step %lld, %.3f kimg\n",
+                        monitor_is_paused(run->monitor) ? "paused" : "training",
+                        (long long)progress->step, trainer_kimg(&run->trainer));
+    trainer_settable(&run->trainer, reply->text + used,
+                     sizeof reply->text - (size_t)used);
+}
+
+static enum status answer_ctl(struct run *run, int *requests)
 {
     struct reply reply = {.status = STATUS_OK};
     const char *request = control_take(run->control);
+    char word[16];
     if (!request)
         return STATUS_OK;
     if (strcmp(request, "?") == 0)
-        trainer_settable(&run->trainer, reply.text, sizeof reply.text);
+        list_settable(run, &reply);
+    else if (single_word(request, word)[0])
+        TRY(obey(run, word, requests, &reply));
     else
         TRY(change(run, request, "", &reply));
     control_answer(run->control, reply.status, reply.text);
@@ -157,7 +239,7 @@ enum status run_take_back_set_at(struct run *run, int64_t images)
 
 /* ---- ctl and keys ------------------------------------------------------------------ */
 
-enum status run_serve_control(struct run *run, int requests)
+enum status run_serve_control(struct run *run, int *requests)
 {
     static const struct {
         int bit, network;
@@ -167,7 +249,7 @@ enum status run_serve_control(struct run *run, int requests)
                 {REQUEST_HALVE_D, NETWORK_D, 0.5},
                 {REQUEST_DOUBLE_D, NETWORK_D, 2.0}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (requests & keys[i].bit)
+        if (*requests & keys[i].bit)
             TRY(scale_by(run, keys[i].network, keys[i].factor));
-    return requests & REQUEST_CONTROL ? answer_ctl(run) : STATUS_OK;
+    return *requests & REQUEST_CONTROL ? answer_ctl(run, requests) : STATUS_OK;
 }

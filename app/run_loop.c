@@ -77,6 +77,11 @@ static enum status save_snapshot(struct run *run, double kimg)
     return STATUS_OK;
 }
 
+enum status run_save_now(struct run *run)
+{
+    return save_snapshot(run, trainer_kimg(&run->trainer));
+}
+
 static void save_samples(struct run *run, const char *name)
 {
     report_draw_samples(&run->report);
@@ -104,9 +109,9 @@ static int crosses(double before, double now, double interval, double *mark)
 // What keys and signals asked for since the last call; *must_end when the run should.
 static enum status serve(struct run *run, int requests, int *must_end)
 {
-    TRY(run_serve_control(run, requests));
+    TRY(run_serve_control(run, &requests));
     if (requests & REQUEST_SNAPSHOT) {
-        TRY(save_snapshot(run, trainer_kimg(&run->trainer)));
+        TRY(run_save_now(run));
         if (!run->save_failed)
             report_say(&run->report, "saved %s", run->last_snapshot);
     }
@@ -142,12 +147,12 @@ static enum status serve_requests(struct run *run, int *must_end)
         int requests = monitor_take_requests(run->monitor);
         if (requests)
             TRY(collect(run, 0));
-        int is_paused = !!(requests & REQUEST_PAUSE);
+        TRY(serve(run, requests, must_end));
+        int is_paused = monitor_is_paused(run->monitor);
         if (is_paused != run->is_paused) {
             run->is_paused = is_paused;
             report_state(&run->report, resting_state(run));
         }
-        TRY(serve(run, requests, must_end));
         if (*must_end || !is_paused)
             break;
         monitor_wait_while_paused(run->monitor);

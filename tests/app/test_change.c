@@ -58,7 +58,10 @@ static void test_a_change_reaches_the_device_the_config_and_the_next_step(void *
     change(&trainer, "d.scale=64\nd.growth_interval=2\ng.lr=0.5", &changes);
     assert_int_equal(changes.count, 3);
     assert_string_equal(changes.of[0].text, "g.lr: was 0.0002, is now 0.5");
-    assert_string_equal(changes.of[1].text, "d.scale: was 1024, is now 64");
+    // The interval of 2 is in the same request, and one good step has been counted.
+    assert_string_equal(changes.of[1].text,
+                        "d.scale: was 1024, is now 64; steps without an overflow "
+                        "until it grows: 1");
     assert_true(changes.of[1].scale_before == 1024.0f);
     assert_true(changes.of[1].scale_after == 64.0f);
     assert_true(trainer.config.g.lr == 0.5 &&
@@ -69,6 +72,47 @@ static void test_a_change_reaches_the_device_the_config_and_the_next_step(void *
     const struct step_record *d = &trainer.player[NETWORK_D].record;
     assert_true(d->scale_used == 64.0f && d->scale_after == 128.0f);
     assert_true(trainer.player[NETWORK_G].record.scale_after == 1024.0f);
+    trainer_release(&trainer);
+}
+
+static void test_what_is_of_the_run_belongs_to_no_network(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct changes changes;
+    open_trainer(&trainer, SCALER_SHARED);
+    step(&trainer);
+    change(&trainer, "kimg=2000\nsnap=7\ngrad_stats=3", &changes);
+    assert_int_equal(changes.count, 3);
+    assert_string_equal(changes.of[1].text, "snap: was 20, is now 7");
+    for (int i = 0; i < changes.count; i++) {
+        assert_int_equal(changes.of[i].network, CHANGE_OF_RUN);
+        assert_false(change_is_of_scale(&changes.of[i]));
+    }
+    assert_true(trainer.config.kimg == 2000.0 && trainer.config.snap == 7.0);
+    assert_int_equal(trainer.config.grad_stats, 3);
+    refuse(&trainer, "snap=0", "snap");
+    refuse(&trainer, "tick=3", "cannot be set while a run goes on");
+    // One step of the smallest batch lies behind: the end cannot lie there too.
+    char request[32];
+    snprintf(request, sizeof request, "kimg=%.6f",
+             (double)trainer.progress.images / 1000.0);
+    refuse(&trainer, request, "has passed, the run is at");
+    trainer_release(&trainer);
+}
+
+static void test_a_scale_that_never_grows_has_no_word_on_growth(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct changes changes;
+    open_trainer(&trainer, SCALER_PER_NETWORK);
+    change(&trainer, "d.max_scale=512", &changes);
+    change(&trainer, "d.scale=256", &changes);
+    assert_non_null(
+        strstr(changes.of[0].text, "steps without an overflow until it grows: 2000"));
+    change(&trainer, "d.scale=512", &changes);
+    assert_string_equal(changes.of[0].text, "d.scale: was 256, is now 512");
     trainer_release(&trainer);
 }
 
@@ -188,7 +232,8 @@ static void test_without_scaling_only_the_optimizer_can_be_changed(void **state)
     char text[4096];
     open_trainer(&trainer, SCALER_OFF);
     trainer_settable(&trainer, text, sizeof text);
-    assert_string_equal(text, "g.lr=0.0002\ng.clip_norm=0\nd.lr=0.0002\nd.clip_norm=0");
+    assert_string_equal(text, "g.lr=0.0002\ng.clip_norm=0\nd.lr=0.0002\nd.clip_norm=0\n"
+                              "kimg=1000\nsnap=20\ngrad_stats=0");
     refuse(&trainer, "g.scale=64", "no loss scaling");
     change(&trainer, "g.clip_norm=0.5", &changes);
     assert_true(trainer.topology.network[NETWORK_G].clip_norm == 0.5f);
@@ -225,7 +270,7 @@ static void test_the_list_is_a_request_that_changes_nothing(void **state)
     open_trainer(&trainer, SCALER_PER_NETWORK);
     trainer_settable(&trainer, text, sizeof text);
     change(&trainer, text, &changes);
-    assert_int_equal(changes.count, 24); // 12 keys for each network
+    assert_int_equal(changes.count, 27); // 12 keys for each network, 3 for the run
     for (int i = 0; i < changes.count; i++)
         assert_non_null(strstr(changes.of[i].text, ": is already "));
     trainer_settable(&trainer, again, sizeof again);
@@ -237,6 +282,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_change_reaches_the_device_the_config_and_the_next_step),
+        cmocka_unit_test(test_what_is_of_the_run_belongs_to_no_network),
+        cmocka_unit_test(test_a_scale_that_never_grows_has_no_word_on_growth),
         cmocka_unit_test(test_a_learning_rate_moves_the_weights_of_the_next_step),
         cmocka_unit_test(test_a_scale_beyond_a_new_limit_is_brought_to_it_and_told),
         cmocka_unit_test(test_one_scale_for_both_gets_every_change_in_both_networks),

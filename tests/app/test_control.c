@@ -96,6 +96,38 @@ static void test_alone_it_lists_and_a_refusal_is_code_2(void **state)
     assert_int_equal(count("events.jsonl", "\"change\""), 0);
 }
 
+static void test_a_pause_holds_until_resume_and_stop_ends_with_a_snapshot(void **state)
+{
+    (void)state;
+    char text[16384];
+    // The loops end as soon as what they wait for is there; a run that hangs ends them at 400.
+    int code = while_it_runs(
+        text, sizeof text, "",
+        "\"$T\" ctl \"$RUN\" pause || exit 90; \"$T\" ctl \"$RUN\" pause || exit 91; "
+        "a=$(\"$T\" ctl \"$RUN\" | head -n 1); sleep 0.3; "
+        "b=$(\"$T\" ctl \"$RUN\" | head -n 1); echo \"$a\"; test \"$a\" = \"$b\" || exit "
+        "92; "
+        "\"$T\" ctl \"$RUN\" save || exit 93; "
+        "\"$T\" ctl \"$RUN\" pause d.scale=5 && exit 94; "
+        "\"$T\" ctl \"$RUN\" snap=50 kimg=6500 grad_stats=1000 || exit 95; "
+        "\"$T\" ctl \"$RUN\" kimg=0.016 && exit 96; "
+        "\"$T\" ctl \"$RUN\" resume || exit 97; n=0; "
+        "while test \"$(\"$T\" ctl \"$RUN\" | sed -n 's/.* at step/step/p')\" = "
+        "\"${b#* at }\" && [ $n -lt 400 ]; do sleep 0.05; n=$((n+1)); done; "
+        "test $n -lt 400 || exit 98; \"$T\" ctl \"$RUN\" stop || exit 99; wait $pid",
+        "0");
+    if (code != 0 || !strstr(text, "paused at ") || !strstr(text, "already paused at ") ||
+        !strstr(text, "paused at step ") || !strstr(text, "saved ") ||
+        !strstr(text, "training goes on at ") || !strstr(text, "stops at ") ||
+        !strstr(text, "kimg: was 6400, is now 6500\nsnap: was 20, is now 50\n") ||
+        !strstr(text, "has passed, the run is at"))
+        fail_msg("exit %d: %s", code, text);
+    assert_int_equal(count("log.txt", "stopped at "), 1);
+    assert_int_equal(count("events.jsonl", "\"change\",\"key\":\"kimg\""), 1);
+    assert_int_equal(twinscale(text, sizeof text, "info '%s'", run_in(out)), 0);
+    assert_non_null(strstr(text, "6500"));
+}
+
 static void test_a_killed_run_is_told_and_its_socket_replaced(void **state)
 {
     (void)state;
@@ -221,6 +253,8 @@ int main(void)
                                         enter, leave),
         cmocka_unit_test_setup_teardown(test_alone_it_lists_and_a_refusal_is_code_2,
                                         enter, leave),
+        cmocka_unit_test_setup_teardown(
+            test_a_pause_holds_until_resume_and_stop_ends_with_a_snapshot, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_killed_run_is_told_and_its_socket_replaced,
                                         enter, leave),
         cmocka_unit_test_setup_teardown(test_wrong_use_of_ctl_has_its_sentences, enter,
