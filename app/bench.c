@@ -12,6 +12,7 @@
 #include "app/commands.h"
 #include "app/nearest.h"
 #include "app/number.h"
+#include "app/output/output_path.h"
 #include "app/output/progress.h"
 #include "app/signals.h"
 
@@ -181,8 +182,6 @@ static enum status read_seconds(struct bench *bench, const char *value)
 
 static enum status read_json_path(struct bench *bench, const char *value)
 {
-    if (!value[0])
-        return status_fail(STATUS_USAGE, "--json: is empty; give the file to write");
     bench->json_path = value;
     return STATUS_OK;
 }
@@ -372,7 +371,10 @@ enum status bench_commit_json(struct atomic_file *file, json_t *object)
     CHECK(text, "the results could not be written as JSON");
     fprintf(file->stream, "%s\n", text);
     free(text);
-    TRY(atomic_commit(file));
+    char kept[PATH_MAX];
+    TRY(atomic_commit_keeping(file, kept, sizeof kept));
+    if (kept[0])
+        fprintf(stderr, "the older %s is kept as %s\n", file->path, kept);
     printf("results: %s\n", file->path);
     return STATUS_OK;
 }
@@ -407,6 +409,11 @@ static enum status measure(struct bench *bench, int argc, char **argv)
     argv++;
     TRY(take_own(bench, work, &argc, argv));
     TRY(read_settings(bench, work, argc, argv));
+    if (bench->json_path) {
+        const struct output_path output = {bench->json_path, "--json", ".json", argc,
+                                           (const char *const *)argv};
+        TRY(output_path_check(&output));
+    }
     signals_install(bench->monitor);
     enum status status = work->run(bench);
     signals_install(NULL);

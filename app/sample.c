@@ -10,6 +10,7 @@
 #include "app/checkpoint.h"
 #include "app/commands.h"
 #include "app/output/grid.h"
+#include "app/output/output_path.h"
 #include "app/output/run_folder.h"
 #include "app/seeds.h"
 
@@ -59,8 +60,11 @@ static enum status read_precision(const char *text, int *precision)
 }
 
 // Before minutes of drawing, not after.
-static enum status check_output(const struct sample_options *options)
+static enum status check_output(const struct sample_options *options,
+                                const char *checkpoint)
 {
+    const struct output_path output = {options->output, "-o", ".png", 1, &checkpoint};
+    TRY(output_path_check(&output));
     if (!options->force && access(options->output, F_OK) == 0)
         return status_fail(STATUS_USAGE,
                            "%s exists; give another -o, or --force to replace it",
@@ -271,8 +275,8 @@ static enum status sample(const struct sample_options *options, const uint64_t *
     int columns;
     char path[1024], note[512] = "";
     TRY(choose_grid(options, count, &columns));
-    TRY(check_output(options));
     TRY(run_folder_find_snapshot(options->source, path, sizeof path, note, sizeof note));
+    TRY(check_output(options, path));
     if (note[0])
         fprintf(stderr, "%s\n", note);
     struct checkpoint *checkpoint = NULL;

@@ -253,7 +253,7 @@ static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
         int code;
         const char *words, *arguments;
     } rows[] = {
-        {2, "--json: is empty; give the file to write", "--json ''"},
+        {2, "--json: is empty; give the name of the .json to write", "--json ''"},
         {2, "--json: its value is missing; give the file to write", "--json"},
         {1, "/nowhere/layers.json", "--json /nowhere/layers.json"},
         {2, "--seconds: \"0\" is no time to measure for", "--seconds 0"},

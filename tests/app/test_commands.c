@@ -129,7 +129,7 @@ static void test_an_empty_path_is_refused_everywhere(void **state)
     expect(2, "expected a path", "data check ''");
     expect(2, "checkpoint is empty", "info ''");
     expect(2, "checkpoint is empty", "sample '' -o OUT/x.png");
-    expect(2, "to write is empty", "sample RUN -o ''");
+    expect(2, "-o: is empty", "sample RUN -o ''");
     expect(2, "expected the folder", "ctl ''");
     expect(2, "--json: is empty", "bench layers --json ''");
 }
@@ -170,6 +170,54 @@ static void copy_run_with_fifo(const char *name, const char *fifo)
                      0);
 }
 
+static void test_an_output_never_replaces_what_is_read(void **state)
+{
+    (void)state;
+    char text[512];
+    assert_int_equal(
+        run_command(text, sizeof text,
+                    "cp -r '%s' '%s/in' && cd '%s/in' && "
+                    "s=snapshot-000000.032.safetensors && ln -s $s l.png && "
+                    "ln $s h.png && ln snapshot-000000.096.safetensors o.png && "
+                    "cp options.json mine.json && ln -s mine.json j.json && "
+                    "sha256sum * >'%s/in.sums'",
+                    run, out, out, out),
+        0);
+#define S "OUT/in/snapshot-000000.032.safetensors"
+    expect(2, "is the same file as", "sample " S " -o " S " --force");
+    expect(2, "is the same file as", "sample " S " -o OUT/in/l.png --force");
+    expect(2, "is the same file as", "sample " S " -o OUT/in/h.png --force");
+    expect(2, "is the same file as", "sample OUT/in -o OUT/in/o.png --force");
+    expect(2, "is a safetensors file", "sample OUT/in -o " S " --force");
+    expect(2, "is a safetensors file", "sample OUT/in -o OUT/in/l.png --force");
+    expect(2, "is a safetensors file", "sample OUT/in -o OUT/in/h.png --force");
+    expect(2, "ends in .png", "sample OUT/in -o OUT/in/new.safetensors");
+    expect(2, "is the same file as",
+           "bench layers --preset OUT/in/mine.json --json OUT/in/j.json");
+    expect(2, "is the same file as",
+           "bench layers --preset=OUT/in/mine.json --json=OUT/in/mine.json");
+    expect(2, "is a safetensors file", "bench layers --json " S);
+#undef S
+    assert_int_equal(run_command(text, sizeof text,
+                                 "cd '%s/in' && sha256sum -c --quiet ../in.sums", out),
+                     0);
+}
+
+static void test_an_output_is_what_its_name_says(void **state)
+{
+    (void)state;
+    expect(2, "-o OUT/s.jpg: a .png file is written; give a name that ends in .png" + 9,
+           "sample RUN -o OUT/s.jpg");
+    expect(2, "ends in .png", "sample RUN -o OUT/plain");
+    expect(2, "is a folder; give a file in it, such as", "sample RUN -o OUT/");
+    expect(2, "is a folder; give a file in it, such as", "sample RUN -o OUT");
+    expect(2, "is a folder; give a file in it, such as", "sample RUN -o OUT/no/");
+    expect(1, "there is no folder ", "sample RUN -o OUT/no/g.png");
+    expect(0, "grid: ", "sample RUN --seeds 1 -o OUT/LARGE.PNG");
+    expect(2, "ends in .json", "bench layers --json OUT/l.txt");
+    expect(1, "there is no folder ", "bench layers --json OUT/no/l.json");
+}
+
 static void test_a_fifo_is_waited_for_nowhere(void **state)
 {
     (void)state;
@@ -184,7 +232,7 @@ static void test_a_fifo_is_waited_for_nowhere(void **state)
     expect_at_once(4, words, "train --resume OUT/fi");
     expect_at_once(4, words, "train --preset OUT/fi.json -n");
     expect_at_once(1, words, "sample RUN -o OUT/fi.png --force");
-    expect_at_once(1, words, "bench layers --seconds 0.1 --threads 1 --json OUT/fi");
+    expect_at_once(1, words, "bench layers --seconds 0.1 --threads 1 --json OUT/fi.json");
     copy_run_with_fifo("fifo1", "snapshot-000009.safetensors");
     expect_at_once(0, "step 6, 0.096 kimg", "info OUT/fifo1");
     expect_at_once(0, "passed over a newer", "train --resume OUT/fifo1");
@@ -366,6 +414,8 @@ int main(void)
         cmocka_unit_test(test_wrong_use_is_code_2_and_names_what_was_wrong),
         cmocka_unit_test(test_an_empty_path_is_refused_everywhere),
         cmocka_unit_test(test_a_users_files_that_look_temporary_stay),
+        cmocka_unit_test(test_an_output_never_replaces_what_is_read),
+        cmocka_unit_test(test_an_output_is_what_its_name_says),
         cmocka_unit_test(test_a_fifo_is_waited_for_nowhere),
         cmocka_unit_test(test_what_is_no_checkpoint_is_named_for_what_it_is),
         cmocka_unit_test(test_every_future_that_was_trained_is_kept),
