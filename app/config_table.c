@@ -163,7 +163,7 @@ const struct setting settings[] = {
      "memory, the same bits, a little slower (--dry-run tells both); --grad-stats then "
      "has no row for them"},
     {"threads", INT(threads), RANGE(0, 1024), "0", "N", GROUP_MACHINE, RESUME_FREE,
-     "CPU threads; 0 takes one per core"},
+     "CPU threads; 0 takes one per core, or TWINSCALE_THREADS of the environment"},
     {"tf32", SWITCH(tf32), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,
      "on a GPU in fp32: products may be rounded to TF32's 10 bits, several times faster"},
     {"deterministic", SWITCH(deterministic), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,

@@ -210,6 +210,24 @@ static int usable_cpus(void)
     return count > 0 ? count : 1;
 }
 
+/* What 0 threads means: TWINSCALE_THREADS, or one per CPU. */
+static enum status default_threads(int *threads)
+{
+    const char *wanted = getenv("TWINSCALE_THREADS");
+    *threads = usable_cpus();
+    if (!wanted || !*wanted)
+        return STATUS_OK;
+    char *end;
+    long number = strtol(wanted, &end, 10);
+    if (*end || number < 1 || number > THREADS_MAX)
+        return status_fail(STATUS_USAGE,
+                           "TWINSCALE_THREADS is \"%s\": expected a number from 1 to %d, "
+                           "or unset it to use every CPU",
+                           wanted, THREADS_MAX);
+    *threads = (int)number;
+    return STATUS_OK;
+}
+
 /* The N of "cuda:N"; -1 if `name` is something else. */
 static int cuda_index(const char *name)
 {
@@ -255,10 +273,13 @@ static enum status open_backend(struct device *device, const char *name,
 static enum status open_named(const char *name, const struct device_options *options,
                               struct device **result)
 {
+    int threads = options->threads;
+    if (threads == 0)
+        TRY(default_threads(&threads));
     struct device *device = calloc(1, sizeof *device);
     if (!device)
         return status_fail(STATUS_FAILED, "device %s: no memory", name);
-    device->threads = options->threads ? options->threads : usable_cpus();
+    device->threads = threads;
     device->world = 1;
     enum status status = open_backend(device, name, options);
     if (status != STATUS_OK) {

@@ -38,7 +38,8 @@ struct device {
 };
 
 /* Opens `name`: "auto" (a GPU when it works, else the CPU), "cpu", "ref", "cuda:N".
- *   threads  0 = one per core that this process may use
+ *   threads  0 = one per core that this process may use, or the environment variable
+ *            TWINSCALE_THREADS = 1..1024
  * The environment variable TWINSCALE_ISA = avx512-bf16 | avx512 | avx2 | c lowers what
  * "cpu" uses.
  * Refuses, with the reason: an unknown name, an absent GPU, an op table with an empty

@@ -168,7 +168,7 @@ ALWAYS_INLINE void pack_window_as(const struct window *w, enum dtype dtype, size
                                   int rows, int k0, int depth, float *to, size_t to_step)
 {
     struct window_walk walk = walk_to(w, first);
-    int tail = (LANES - depth % LANES) % LANES;
+    int tail = (DOT_LANES - depth % DOT_LANES) % DOT_LANES;
     if (is_flat(w)) {
         size_t index = first * (size_t)w->channels + (size_t)k0;
         for (int i = 0; i < rows; i++, to += to_step, index += (size_t)w->channels) {

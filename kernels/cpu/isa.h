@@ -35,6 +35,7 @@
 #define GEMM_RESULT_STEP (GEMM_COLS + 16)
 #define PEAK_CHAINS 12 // more than the latency of a multiply-add asks for
 #define THIN_COLS 4    // at most so many columns are dot products, not tiles
+#define DOT_LANES 16   // sums of a dot product, whatever the vector
 
 /* The rows of an implicit matrix over an NHWC tensor: row m = (n, a, b) holds the window
  * of taps_h x taps_w pixels whose corner is (a*step + top, b*step + left), zero outside.
@@ -246,7 +247,7 @@ struct isa {
     void (*multiply_rows)(const struct block *block);
     void (*multiply_panels)(const struct block *block);
     // right is [cols][right_panel_step], cols <= THIN_COLS; rows padded with zeros to
-    // LANES.
+    // DOT_LANES.
     void (*multiply_thin)(const struct block *block);
 
     // out[i*out_step + j] = store(act(sums[i*sums_step + j] + bias[j])).

@@ -34,7 +34,7 @@ static int is_thin(const struct product *product)
 /* Depth of one thin column in the workspace. */
 static size_t thin_depth(const struct phase *phase)
 {
-    return round_up((size_t)phase->depth, 16);
+    return round_up((size_t)phase->depth, DOT_LANES);
 }
 
 /* Blocks of rows as even as they can be, of at most GEMM_ROWS; smaller where there would

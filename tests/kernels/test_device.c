@@ -134,6 +134,28 @@ static void test_threads_follow_the_request_or_the_cpus(void **state)
     assert_non_null(strstr(status_message(), "100000"));
 }
 
+static void test_the_environment_sets_the_threads_that_were_not_asked_for(void **state)
+{
+    (void)state;
+    struct device *device;
+    setenv("TWINSCALE_THREADS", "5", 1);
+    assert_int_equal(device_open("cpu", 0, &device), STATUS_OK);
+    assert_int_equal(device->threads, 5);
+    device_close(device);
+    assert_int_equal(device_open("cpu", 3, &device), STATUS_OK);
+    assert_int_equal(device->threads, 3);
+    device_close(device);
+    static const char *const wrong[] = {"0",   "-1", "1025",
+                                        "two", "2x", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        setenv("TWINSCALE_THREADS", wrong[i], 1);
+        assert_int_equal(device_open("auto", 0, &device), STATUS_USAGE);
+        assert_non_null(strstr(status_message(), wrong[i]));
+        assert_non_null(strstr(status_message(), "from 1 to 1024"));
+    }
+    unsetenv("TWINSCALE_THREADS");
+}
+
 static void test_an_unknown_instruction_set_is_refused(void **state)
 {
     (void)state;
@@ -303,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_auto_without_a_driver_is_the_cpu_and_says_why),
         cmocka_unit_test(test_a_cpu_shares_no_run_with_others),
         cmocka_unit_test(test_threads_follow_the_request_or_the_cpus),
+        cmocka_unit_test(test_the_environment_sets_the_threads_that_were_not_asked_for),
         cmocka_unit_test(test_an_unknown_instruction_set_is_refused),
         cmocka_unit_test(test_every_empty_slot_is_found_and_named),
         cmocka_unit_test(test_a_device_with_an_empty_slot_is_refused),
