@@ -90,14 +90,15 @@ struct config {
     int precision;   // enum precision
     // Layers that are f32 in any run: "d.conv4,g.*".
     char fp32_layers[CONFIG_TEXT];
-    int recompute;     // batch norm's outputs are made again in the backward pass
-    int threads;       // 0 = all
-    int tf32;          // GPU: f32 products may be rounded to TF32
-    int deterministic; // GPU: only algorithms that repeat bit for bit
-    int graph;         // GPU: the step is recorded once and replayed
-    int tune_plans;    // GPU: candidates for each convolution are timed
-    int sync_bn;       // several GPUs: batch norm's statistics are over all of them
-    int preview;       // enum preview
+    int recompute;      // batch norm's outputs are made again in the backward pass
+    int threads;        // 0 = all
+    int tf32;           // GPU: f32 products may be rounded to TF32
+    int deterministic;  // GPU: only algorithms that repeat bit for bit
+    int graph;          // GPU: the step is recorded once and replayed
+    int tune_plans;     // GPU: candidates for each convolution are timed
+    int sync_bn;        // several GPUs: batch norm's statistics are over all of them
+    int preview;        // enum preview
+    int exit_when_done; // closes the window at the end of a run
     int dry_run;
     int64_t seed;
     int batch;

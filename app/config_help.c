@@ -144,12 +144,18 @@ static void print_surroundings(FILE *stream)
     print_entry(stream, "space", "in the window: pauses and goes on");
     print_entry(stream, "s, e",
                 "in the window: saves a snapshot; writes the sample grid");
+    print_entry(
+        stream, "l",
+        "in the window: statistics of layers in the place of the curves, and back");
+    print_entry(stream, "pointer",
+                "over the curves: the values at that step, and what its marks stand for");
     print_entry(stream, "[ ], { }",
                 "in the window: halve and double the loss scale of D, of G; `twinscale "
                 "ctl RUN` changes other settings of a run that goes on");
     print_entry(stream, "q",
                 "in the window: saves and ends; closing the window leaves the "
-                "run alive");
+                "run alive. After the last step the window stays until q or until it is "
+                "closed (see --exit-when-done)");
     print_entry(stream, "Ctrl-C, SIGTERM",
                 "saves a snapshot and ends with exit code 0; a "
                 "second Ctrl-C ends at once with 130");

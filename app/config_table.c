@@ -180,6 +180,9 @@ const struct setting settings[] = {
     {"preview", CHOICE(preview), CHOICES("auto|window|png|off"), "auto", NULL,
      GROUP_MACHINE, RESUME_FREE,
      "auto: a window where there is a display, else preview.png in the run folder"},
+    {"exit_when_done", SWITCH(exit_when_done), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,
+     "closes the window when the run has ended; without it, it stays until q or until it "
+     "is closed"},
     {"dry_run", SWITCH(dry_run), ANY, "0", NULL, GROUP_MACHINE, RESUME_OWN,
      "takes a few real steps, reports memory and time, and writes nothing"},
     {"seed", INT64(seed), RANGE(0, SEED_MAX), "0", "N", GROUP_TRAINING, RESUME_FIXED,

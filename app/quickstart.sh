@@ -1,7 +1,7 @@
 #!/bin/sh
 # From a fresh machine to trained samples: installs what is missing, builds a release, trains
-# the preset fmnist-quick. The program ends by printing the paths of the grid, the curves and
-# the checkpoint. Whatever follows is handed on to `twinscale train`:
+# the preset fmnist-quick. At its end the program prints the paths of the grid, the curves and
+# the checkpoint; a window stays until it is closed. Whatever follows is handed on to `twinscale train`:
 #   sh app/quickstart.sh
 #   sh app/quickstart.sh --kimg 20 --preview png
 set -eu

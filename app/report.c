@@ -117,6 +117,8 @@ static void fill_facts(struct report *report, struct dashboard *facts)
     snprintf(facts->device, sizeof facts->device, "%s", trainer->device->description);
     config_precision_text(config, facts->precision);
     snprintf(facts->state, sizeof facts->state, "%s", report->state);
+    facts->has_ended = report->has_ended;
+    snprintf(facts->reason, sizeof facts->reason, "%s", report->reason);
     facts->step = trainer->progress.step;
     facts->kimg = trainer_kimg(trainer);
     facts->kimg_total = config->kimg;
@@ -323,6 +325,8 @@ void report_end(struct report *report, const char *state, const char *reason)
     if (reason[0])
         run_folder_log(report->folder, "error: %s", reason);
     event_word(report, state, reason);
+    report->has_ended = 1;
+    snprintf(report->reason, sizeof report->reason, "%s", reason);
     report_state(report, state);
     report_write_pictures(report);
 }

@@ -33,6 +33,8 @@ struct report {
         drawing_since; // of those shown, of those being drawn
     int64_t images_at_tick;
     const char *state; // "training", "paused" ...
+    int has_ended;
+    char reason[256]; // of the end, "" for none
     int had_picture_error;
     int64_t
         good_steps[NETWORK_COUNT]; // taken since the scale last grew, or since the start

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/control.h"
 #include "app/signals.h"
@@ -155,9 +154,12 @@ static void open_control(struct run *run)
         report_say(&run->report, "warning: %s", status_message());
 }
 
-static void *worker(void *run)
+static void *worker(void *argument)
 {
+    struct run *run = argument;
     run_loop(run);
+    run_end(run);
+    monitor_finish(run->monitor);
     return NULL;
 }
 
@@ -167,6 +169,8 @@ static void run_threads(struct run *run)
     if (pthread_create(&thread, NULL, worker, run) != 0) {
         run->status = STATUS_FAILED;
         snprintf(run->message, sizeof run->message, "the system gave no training thread");
+        control_close(run->control);
+        run->control = NULL;
         return;
     }
     if (run->window) {
@@ -176,25 +180,6 @@ static void run_threads(struct run *run)
         run->window = NULL;
     }
     pthread_join(thread, NULL);
-}
-
-// On stdout, for scripts, and in log.txt.
-static void print_result(struct run *run, const char *what, const char *path)
-{
-    printf("%s: %s\n", what, path);
-    run_folder_log(&run->folder, "%s: %s", what, path);
-}
-
-static void print_results(struct run *run)
-{
-    char scales[1024];
-    if (run->last_grid[0])
-        print_result(run, "grid", run->last_grid);
-    run_folder_file(&run->folder, scales, sizeof scales, "scales.png");
-    if (access(scales, R_OK) == 0)
-        print_result(run, "scales", scales);
-    if (run->last_snapshot[0])
-        print_result(run, "checkpoint", run->last_snapshot);
 }
 
 enum status run_prepare(struct run *run)
@@ -225,9 +210,6 @@ enum status run_train(struct run *run)
     say_run(run);
     open_control(run);
     run_threads(run);
-    control_close(run->control);
-    run->control = NULL;
-    print_results(run);
     if (run->status != STATUS_OK)
         return status_fail(run->status, "%s", run->message);
     return STATUS_OK;

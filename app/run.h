@@ -1,6 +1,7 @@
 /* run.h - one run of `twinscale train`, from the command line to its last picture.
- * Flow:  run.c sets it up (or resume.c brings it back), run_loop.c trains on a worker thread,
- *        the main thread owns the window, if there is one, and else just waits. On several
+ * Flow:  run.c sets it up (or resume.c brings it back), run_loop.c trains on a worker thread
+ *        and run_end.c ends it there; the main thread owns the window, if there is one, and
+ *        else just waits. On several
  *        GPUs run_group.c makes one process into many, and is what the others do.
  * Owns:  everything in struct run. */
 #ifndef APP_RUN_H
@@ -35,6 +36,7 @@ struct run {
     int save_failed;             // the newest attempt did
     enum status save_status;     // of that attempt
     int is_paused, is_resumed;
+    int was_stopped;      // by a key, a signal or ctl, before its end
     struct set_at set_at; // changes to come
     char changes[2048];   // settings that a resume changed; "" for none
     enum status status;
@@ -55,6 +57,14 @@ enum status run_save(struct run *run, double kimg);
 /* run_loop.c: the same at once, whatever the marks. A snapshot that could not be written sets
  * run->save_failed, and its reason is status_message(); fails where ranks no longer agree. */
 enum status run_save_now(struct run *run);
+
+/* run_loop.c: draws the samples and writes fakes<kimg>.png. */
+void run_save_fakes(struct run *run, double kimg);
+
+/* run_end.c, on the worker thread, after run_loop(): prints the paths of what was made, then
+ * keeps the window open until it is closed, unless the run was stopped, or --exit-when-done.
+ * Nothing else of the run is open then: another program may resume it. */
+void run_end(struct run *run);
 
 /* run.c: precision.json in the run folder, the types that its layers have now. */
 enum status run_write_layer_types(const struct run *run);

@@ -88,7 +88,7 @@ static void save_samples(struct run *run, const char *name)
     report_write_samples(&run->report, name, run->last_grid, sizeof run->last_grid);
 }
 
-static void save_fakes(struct run *run, double kimg)
+void run_save_fakes(struct run *run, double kimg)
 {
     char number[32], name[64];
     snprintf(name, sizeof name, "fakes%s.png", kimg_name(kimg, number, sizeof number));
@@ -116,7 +116,7 @@ static enum status serve(struct run *run, int requests, int *must_end)
             report_say(&run->report, "saved %s", run->last_snapshot);
     }
     if (requests & REQUEST_EXPORT)
-        save_fakes(run, trainer_kimg(&run->trainer));
+        run_save_fakes(run, trainer_kimg(&run->trainer));
     *must_end = !!(requests & REQUEST_QUIT);
     return STATUS_OK;
 }
@@ -191,7 +191,7 @@ static enum status one_step(struct run *run)
     if (has_tick)
         report_tick(&run->report);
     if (has_fakes)
-        save_fakes(run, fakes);
+        run_save_fakes(run, fakes);
     if (has_snap)
         TRY(save_snapshot(run, snap));
     double seconds = now_seconds() - trained;
@@ -214,7 +214,8 @@ static enum status loop(struct run *run, const char **end)
         if (must_end) {
             TRY(save_snapshot(run, trainer_kimg(&run->trainer)));
             *end = "stopped";
-            save_fakes(run, trainer_kimg(&run->trainer));
+            run->was_stopped = 1;
+            run_save_fakes(run, trainer_kimg(&run->trainer));
             report_say(&run->report,
                        "stopped at %.1f kimg; go on with: twinscale train "
                        "--resume %s",
@@ -226,7 +227,7 @@ static enum status loop(struct run *run, const char **end)
     }
     TRY(save_snapshot(run, run->config.kimg));
     *end = "finished";
-    save_fakes(run, run->config.kimg);
+    run_save_fakes(run, run->config.kimg);
     return STATUS_OK;
 }
 
@@ -254,5 +255,4 @@ void run_loop(struct run *run)
     if (group_check(run->group) != STATUS_OK)
         run_say_last_snapshot(run);
     progress_clear();
-    monitor_finish(run->monitor);
 }

@@ -25,6 +25,8 @@ struct dashboard {
     char device[160];   // "AMD EPYC, avx512, 2 threads"
     char precision[40]; // "fp16", "G fp32, D fp16"
     char state[64];     // "training", "paused", "finished", "saving ..."
+    int has_ended;      // training has; state then says how
+    char reason[256];   // of a run that failed or diverged; else ""
     int64_t step;
     double kimg, kimg_total, images_per_sec, eta_sec, elapsed_sec, epoch;
     int64_t skipped[NETWORK_COUNT]; // totals

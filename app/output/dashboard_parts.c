@@ -141,7 +141,11 @@ void draw_header(const struct canvas *canvas, const struct dashboard *dashboard)
     snprintf(note, sizeof(note), "%s%s%s%s%s", dashboard->precision,
              dashboard->precision[0] && dashboard->device[0] ? "   \xc2\xb7   " : "",
              dashboard->device, epoch[0] ? "   \xc2\xb7   " : "", epoch);
-    canvas_text_fit(canvas, MARGIN, 51.0, room, note_style, note);
+    const struct text_style reason_style = {12.0, 1, INK_BAD};
+    if (dashboard->reason[0]) // it matters more than what was trained on
+        canvas_text_fit(canvas, MARGIN, 51.0, room, reason_style, dashboard->reason);
+    else
+        canvas_text_fit(canvas, MARGIN, 51.0, room, note_style, note);
     draw_progress(canvas, dashboard);
 }
 
@@ -191,19 +195,22 @@ void draw_samples(const struct canvas *canvas, const struct dashboard *dashboard
 /* ---- Footer ---------------------------------------------------------------------- */
 
 /* Keys in small boxes, from the right; returns where they begin. */
-static double draw_keys(const struct canvas *canvas, double baseline, int is_paused,
-                        int shows_layers)
+static double draw_keys(const struct canvas *canvas, double baseline,
+                        const struct dashboard *dashboard)
 {
-    const char *const keys[][2] = {{"q", "save and quit"},
-                                   {"e", "export grid"},
-                                   {"s", "snapshot"},
-                                   {"[ ] { }", "scale D, G"},
-                                   {"l", shows_layers ? "curves" : "layers"},
-                                   {"space", is_paused ? "go on" : "pause"}};
+    const int is_paused = strncmp(dashboard->state, "paus", 4) == 0;
+    const char *const keys[][2] = {
+        {"q", dashboard->has_ended ? "close" : "save and quit"},
+        {"e", "export grid"},
+        {"l", dashboard->shows_layers ? "curves" : "layers"},
+        {"s", "snapshot"},
+        {"[ ] { }", "scale D, G"},
+        {"space", is_paused ? "go on" : "pause"}};
+    const size_t count = dashboard->has_ended ? 3 : sizeof(keys) / sizeof(keys[0]);
     const struct text_style key_style = {11.0, 1, INK_TEXT};
     const struct text_style word_style = {12.0, 0, INK_MUTED};
     double x = canvas->width - MARGIN;
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+    for (size_t i = 0; i < count; i++) {
         const double key_width = canvas_text_width(canvas, key_style, keys[i][0]) + 13.0;
         const double word_width = canvas_text_width(canvas, word_style, keys[i][1]);
         if (x - word_width - key_width - 7.0 < MARGIN)
@@ -225,11 +232,8 @@ void draw_footer(const struct canvas *canvas, const struct dashboard *dashboard)
     const struct text_style style = {12.0, 0, INK_FAINT};
     const struct text_style notice_style = {12.0, 1, INK_GOOD};
     const double baseline = canvas->height - 15.0;
-    const double end =
-        dashboard->has_keys
-            ? draw_keys(canvas, baseline, strncmp(dashboard->state, "paus", 4) == 0,
-                        dashboard->shows_layers)
-            : canvas->width - MARGIN;
+    const double end = dashboard->has_keys ? draw_keys(canvas, baseline, dashboard)
+                                           : canvas->width - MARGIN;
     if (dashboard->notice[0])
         canvas_text_fit(canvas, MARGIN, baseline, end - MARGIN, notice_style,
                         dashboard->notice);

@@ -125,17 +125,30 @@ int monitor_take_requests(struct monitor *monitor)
     return atomic_fetch_and(&monitor->requests, REQUEST_PAUSE);
 }
 
+// Until something is asked for, or WAIT_MS have passed; the mutex is held.
+static void wait_a_moment(struct monitor *monitor)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += WAIT_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_cond_timedwait(&monitor->asked, &monitor->mutex, &until);
+}
+
 void monitor_wait_while_paused(struct monitor *monitor)
 {
     pthread_mutex_lock(&monitor->mutex);
-    while (atomic_load(&monitor->requests) == REQUEST_PAUSE && !monitor->is_finished) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += WAIT_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
-        pthread_cond_timedwait(&monitor->asked, &monitor->mutex, &until);
-    }
+    while (atomic_load(&monitor->requests) == REQUEST_PAUSE && !monitor->is_finished)
+        wait_a_moment(monitor);
+    pthread_mutex_unlock(&monitor->mutex);
+}
+
+void monitor_wait_for_request(struct monitor *monitor)
+{
+    pthread_mutex_lock(&monitor->mutex);
+    if ((atomic_load(&monitor->requests) & ~REQUEST_PAUSE) == 0)
+        wait_a_moment(monitor);
     pthread_mutex_unlock(&monitor->mutex);
 }
 

@@ -40,7 +40,9 @@ int monitor_take_requests(struct monitor *monitor);
 /* Worker: waits until the pause ends or something else is asked for. A new wait after
  * that request was taken goes on waiting. */
 void monitor_wait_while_paused(struct monitor *monitor);
-/* Worker: training has ended; the window closes, or stays open if asked to. */
+/* Worker: returns when something is asked for, or after a moment. */
+void monitor_wait_for_request(struct monitor *monitor);
+/* Worker: all is done; window_run() ends. */
 void monitor_finish(struct monitor *monitor);
 
 /* Screen: asks for `bits`; PAUSE toggles. */

@@ -134,16 +134,26 @@ static void ask_scale(struct window *window, int request)
     notify(window, text);
 }
 
+// Keys that ask the training for something; false for any other.
+static int asks_training(SDL_Keycode key)
+{
+    return key == SDLK_SPACE || key == SDLK_s || key == SDLK_LEFTBRACKET ||
+           key == SDLK_RIGHTBRACKET;
+}
+
 static void handle_key(struct window *window, const SDL_KeyboardEvent *key)
 {
     const int is_shifted = (key->keysym.mod & KMOD_SHIFT) != 0;
     // Ctrl-S and its like belong to the desktop; a key that is held down counts once.
     if (key->repeat || (key->keysym.mod & (KMOD_CTRL | KMOD_ALT | KMOD_GUI)))
         return;
+    if (window->view.dashboard.has_ended && asks_training(key->keysym.sym)) {
+        notify(window, "training has ended");
+        window->has_input = 1;
+        return;
+    }
     switch (key->keysym.sym) {
-    case SDLK_SPACE:
-        monitor_request(window->monitor, REQUEST_PAUSE);
-        break;
+    case SDLK_SPACE: monitor_request(window->monitor, REQUEST_PAUSE); break;
     case SDLK_s:
         monitor_request(window->monitor, REQUEST_SNAPSHOT);
         notify(window, "a snapshot is asked for");
@@ -152,9 +162,7 @@ static void handle_key(struct window *window, const SDL_KeyboardEvent *key)
         monitor_request(window->monitor, REQUEST_EXPORT);
         notify(window, "the sample grid is asked for");
         break;
-    case SDLK_l:
-        window->shows_layers = !window->shows_layers;
-        break;
+    case SDLK_l: window->shows_layers = !window->shows_layers; break;
     case SDLK_LEFTBRACKET: // with shift: { and }
         ask_scale(window, is_shifted ? REQUEST_HALVE_G : REQUEST_HALVE_D);
         break;
@@ -185,15 +193,9 @@ static void handle_motion(struct window *window, const SDL_MouseMotionEvent *mot
 static void handle_event(struct window *window, const SDL_Event *event)
 {
     switch (event->type) {
-    case SDL_QUIT:
-        window->is_closed = 1;
-        break;
-    case SDL_KEYDOWN:
-        handle_key(window, &event->key);
-        break;
-    case SDL_MOUSEMOTION:
-        handle_motion(window, &event->motion);
-        break;
+    case SDL_QUIT: window->is_closed = 1; break;
+    case SDL_KEYDOWN: handle_key(window, &event->key); break;
+    case SDL_MOUSEMOTION: handle_motion(window, &event->motion); break;
     case SDL_WINDOWEVENT:
         if (event->window.event == SDL_WINDOWEVENT_CLOSE)
             window->is_closed = 1;
@@ -210,8 +212,7 @@ static void handle_event(struct window *window, const SDL_Event *event)
         window->width = window->height = 0;
         window->has_input = 1;
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -244,10 +245,11 @@ static void add_own_facts(struct window *window)
     dashboard->shows_layers = window->shows_layers;
     dashboard->hover_x = window->mouse_x;
     dashboard->hover_y = window->mouse_y;
-    if (window->is_quitting)
-        snprintf(dashboard->state, sizeof(dashboard->state), "saving ...");
-    else if (monitor_is_paused(window->monitor))
-        snprintf(dashboard->state, sizeof(dashboard->state), "paused");
+    const char *state = window->is_quitting                  ? "saving ..."
+                        : monitor_is_paused(window->monitor) ? "paused"
+                                                             : NULL;
+    if (state && !dashboard->has_ended)
+        snprintf(dashboard->state, sizeof(dashboard->state), "%s", state);
     if (now_seconds() < window->notice_until)
         snprintf(dashboard->notice, sizeof(dashboard->notice), "%s", window->notice);
 }

@@ -20,9 +20,10 @@ enum status window_open(const char *title, struct monitor *monitor,
                         struct window **window);
 void window_close(struct window *window);
 
-/* Handles input and redraws on news, at most 10 times a second, until training has
- * finished, the user closed the window, or the display has gone; a pause is ended then.
- * Keys: space pause, l layers or curves, s snapshot, e export, q save and quit. On the thread that opened the
+/* Handles input and redraws on news, at most 10 times a second, until monitor_finish(),
+ * the user closed the window, or the display has gone; a pause is ended then.
+ * Keys: space pause, l layers or curves, s snapshot, e export, [ ] { } scales, q save and
+ * quit; when training has ended only l, e and q. On the thread that opened the
  * window. */
 void window_run(struct window *window);
 

@@ -43,7 +43,7 @@ struct worker {
     pthread_t thread;
     atomic_long steps;
     atomic_int seen_requests; // every bit ever taken
-    atomic_int is_paused, must_stop;
+    atomic_int is_paused, must_stop, has_ended;
 };
 
 static struct dashboard facts_of(long step)
@@ -74,7 +74,10 @@ static void *work(void *argument)
                                             .kimg = 0.064 * (double)step,
                                             .scale = {65536.0f, 1024.0f},
                                             .loss = {2.0f, 1.0f}};
-        const struct dashboard facts = facts_of(step);
+        struct dashboard facts = facts_of(step);
+        facts.has_ended = atomic_load(&worker->has_ended);
+        if (facts.has_ended)
+            strcpy(facts.state, "finished");
         history_add(monitor_history(worker->monitor), &point);
         monitor_publish(worker->monitor, &facts, tiles);
         const int requests = monitor_take_requests(worker->monitor);
@@ -299,6 +302,7 @@ struct driver {
     struct screen *screen;
     struct worker *worker;
     int has_picture, is_paused, is_resumed, has_snapshot, has_export, ignores_escape;
+    int shows_finished, ignores_others;
     int shows_layers, shows_curves, shows_saving, has_scales, has_quit, is_closed;
 };
 
@@ -329,6 +333,26 @@ static void *drive_keys(void *argument)
     press(id, "q");
     driver->has_quit = wait_for_bit(&worker->seen_requests, REQUEST_QUIT);
     driver->shows_saving = wait_for_color(driver->screen, COLOR_TRAINING, 0);
+    driver->is_closed = press_close_button(driver->screen->display, id);
+    return NULL;
+}
+
+static void *drive_after_the_end(void *argument)
+{
+    struct driver *driver = argument;
+    struct worker *worker = driver->worker;
+    const unsigned long id = find_window();
+    driver->has_picture = wait_for_color(driver->screen, COLOR_TRAINING, 20);
+    atomic_store(&worker->has_ended, 1);
+    driver->shows_finished = wait_for_color(driver->screen, COLOR_TRAINING, 0);
+    press(id, "space");
+    press(id, "s");
+    press(id, "bracketleft");
+    press(id, "e"); // keys arrive in order: once this is seen the others were too
+    driver->has_export = wait_for_bit(&worker->seen_requests, REQUEST_EXPORT);
+    driver->ignores_others = atomic_load(&worker->seen_requests) == REQUEST_EXPORT;
+    press(id, "q");
+    driver->has_quit = wait_for_bit(&worker->seen_requests, REQUEST_QUIT);
     driver->is_closed = press_close_button(driver->screen->display, id);
     return NULL;
 }
@@ -400,6 +424,23 @@ static void test_keys_reach_the_training_and_closing_leaves_it_running(void **st
     assert_true(driver.is_closed);
     assert_false(monitor_is_finished(worker.monitor));
     assert_true(worker_is_alive(&worker));
+    worker_stop(&worker);
+    screen_close(&screen);
+}
+
+static void test_when_training_has_ended_only_export_and_quit_are_asked_for(void **state)
+{
+    (void)state;
+    struct screen screen;
+    struct worker worker;
+    struct driver driver;
+    run_driven(&screen, &worker, &driver, drive_after_the_end);
+    assert_true(driver.has_picture);
+    assert_true(driver.shows_finished);
+    assert_true(driver.has_export);
+    assert_true(driver.ignores_others);
+    assert_true(driver.has_quit);
+    assert_true(driver.is_closed);
     worker_stop(&worker);
     screen_close(&screen);
 }
@@ -575,6 +616,8 @@ int main(void)
     };
     const struct CMUnitTest on_screen[] = {
         cmocka_unit_test(test_keys_reach_the_training_and_closing_leaves_it_running),
+        cmocka_unit_test(test_when_training_has_ended_only_export_and_quit_are_asked_for),
+        cmocka_unit_test(test_when_training_has_ended_only_export_and_quit_are_asked_for),
         cmocka_unit_test(test_closing_a_paused_window_ends_the_pause),
         cmocka_unit_test(test_the_window_ends_when_the_training_has_finished),
         // The last one: SDL cannot be used in this process afterwards.

@@ -53,6 +53,8 @@ ticks() { wc -l <"$run/stats.jsonl"; }
 # A picture of the whole screen, as the X server keeps it.
 screen() { cat "$work/Xvfb_screen0"; }
 press() { xdotool key --window "$(head -1 "$work/window")" "$1"; }
+# The window may be gone before the key is let go, which xdotool takes for an error.
+press_last() { press "$1" 2>/dev/null || true; }
 
 # start NAME ARGUMENT...: a run in the folder NAME that is in no hurry to end.
 start()
@@ -130,6 +132,43 @@ wait_for "space goes on" has_ticks "$before"
 press q
 ended 0
 "$twinscale" info "$run" --digest >/dev/null || fail "what q saved opens"
+
+# At its end the run prints what it made; the window stays, exports, and closes with q. Another
+# program may train in the folder by then.
+start stays --kimg 1.6
+wait_for "the window appears" has_window
+has_result() { grep -q "^checkpoint: " "$work/log"; }
+wait_for "the results are printed while the window is open" has_result
+wait_for "how it closes is said" grep -q "^the window stays open: press q" "$work/log"
+has_window || fail "the window stays"
+press s # nothing to save: the run has ended
+rm "$run/fakes000001.600.png"
+press e
+wait_for "e writes the grid after the end" has_files 'fakes000001.600.png' 1
+[ "$(find "$run" -name 'snapshot-*' | wc -l)" -eq 2 ] || fail "s saves nothing after the end"
+[ ! -e "$run/control" ] || fail "ctl does not reach a run that has ended"
+"$twinscale" train --resume "$run" --kimg 1.92 --preview off >/dev/null 2>&1 ||
+    fail "another program resumes the run while its window stays"
+press_last q
+ended 0
+
+# SIGTERM ends it too; and with --exit-when-done it ends by itself.
+start term --kimg 1.6
+wait_for "the results are printed" has_result
+wait_for "how it closes is said" grep -q "^the window stays open: press q" "$work/log"
+kill -TERM "$trainer"
+ended 0
+start done --kimg 1.6 --exit-when-done
+ended 0
+! grep -q "^the window stays" "$work/log" || fail "--exit-when-done closes the window"
+
+# A run that diverged shows why, and keeps its exit code.
+start diverged --kimg 100000 --inject d:20-:inf --max-skips 3
+wait_for "how it closes is said" grep -q "^the window stays open: press q" "$work/log"
+grep -q "^error: D skipped 3 steps in a row" "$work/log" || fail "the reason is printed"
+wait_for "the window is found" has_window
+press_last q
+ended 5
 
 # A window that another program destroys leaves the run alive, and ends its pause, which
 # no key could end any more (its close button: test_window.c).

@@ -1,0 +1,62 @@
+/* run_end.c - what a run prints when it has ended, and the window that stays. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "app/control.h"
+#include "app/run.h"
+
+// On stdout, for scripts, and in log.txt.
+static void print_result(struct run *run, const char *what, const char *path)
+{
+    printf("%s: %s\n", what, path);
+    run_folder_log(&run->folder, "%s: %s", what, path);
+}
+
+static void print_results(struct run *run)
+{
+    char scales[1024];
+    if (run->last_grid[0])
+        print_result(run, "grid", run->last_grid);
+    run_folder_file(&run->folder, scales, sizeof scales, "scales.png");
+    if (access(scales, R_OK) == 0)
+        print_result(run, "scales", scales);
+    if (run->last_snapshot[0])
+        print_result(run, "checkpoint", run->last_snapshot);
+}
+
+// Who wants to see how a run went looks after its end; who ended it has seen enough.
+static int keeps_window(struct run *run)
+{
+    // Other ranks would wait with their GPUs.
+    return atomic_load(&run->report.has_window) && !run->group && !run->was_stopped &&
+           !run->config.exit_when_done;
+}
+
+static void keep_window(struct run *run)
+{
+    if (run->status != STATUS_OK)
+        fprintf(stderr, "error: %s\n", run->message);
+    fprintf(stderr,
+            "the window stays open: press q in it, close it, or press Ctrl-C here "
+            "(--exit-when-done closes it at once)\n");
+    while (atomic_load(&run->report.has_window)) {
+        int requests = monitor_take_requests(run->monitor);
+        if (requests & REQUEST_QUIT)
+            return;
+        if (requests & REQUEST_EXPORT)
+            run_save_fakes(run, trainer_kimg(&run->trainer));
+        monitor_wait_for_request(run->monitor);
+    }
+}
+
+void run_end(struct run *run)
+{
+    control_close(run->control);
+    run->control = NULL;
+    print_results(run);
+    run_folder_close(&run->folder);
+    fflush(stdout);
+    progress_clear();
+    if (keeps_window(run))
+        keep_window(run);
+}
