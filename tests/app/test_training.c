@@ -36,6 +36,49 @@ static void test_d_beats_chance_and_g_answers(void **state)
     assert_true(mean_of(run, "Loss/D/loss", 1) < 1.3);
 }
 
+// Of logits with this mean: the least that their mean loss can be, by Jensen's inequality.
+static double least_loss(double score, double target)
+{
+    return fmax(score, 0.0) - score * target + log1p(exp(-fabs(score)));
+}
+
+static void test_ds_loss_is_that_on_real_images_and_that_on_fakes(void **state)
+{
+    (void)state;
+    twinscale_must("train " SMALL_RUN " --out '%s' --kimg 0.016 --tick 0.016", out);
+    const char *run = run_in(out);
+    double real = least_loss(mean_of(run, "Loss/scores/real", 0), 1.0);
+    double fake = least_loss(mean_of(run, "Loss/scores/fake", 0), 0.0);
+    double loss = mean_of(run, "Loss/D/loss", 0);
+    assert_true(real > 0.1 && fake > 0.1);
+    assert_true(loss >= real + fake - 1e-6 && loss < 2.0 * (real + fake));
+    assert_true(mean_of(run, "Loss/G/loss", 0) > 0.1);
+}
+
+// 0.3 / 0.1 is a little below 3 in binary: the mark of 0.3 kimg must not be missed there, nor
+// come again a step later.
+static void test_every_mark_of_kimg_comes_once(void **state)
+{
+    (void)state;
+    char text[4096];
+    twinscale_must("train " SMALL_RUN " --out '%s' --batch 20 --kimg 0.6 --tick 0.1 "
+                   "--snap 0.1 --img-snap 0.1",
+                   out);
+    assert_int_equal(
+        run_command(
+            text, sizeof text,
+            "cd '%s' && kimg=$(grep -o '\"Progress.kimg\":{[^}]*}' stats.jsonl | "
+            "sed -E 's/.*\"mean\":([0-9.]+).*/\\1/'); "
+            "export LC_ALL=C; fakes=$(ls | sed -n 's/^fakes\\(0.*\\).png/\\1/p'); "
+            "snaps=$(ls | sed -n 's/^snapshot-\\(.*\\).safetensors$/\\1/p'); "
+            "echo $kimg, $fakes, $snaps",
+            run_in(out)),
+        0);
+#define MARKS "000000.100 000000.200 000000.300 000000.400 000000.500 000000.600"
+    assert_string_equal(text,
+                        "0.02 0.1 0.2 0.3 0.4 0.5 0.6, " MARKS ", " MARKS " 000000\n");
+}
+
 static void test_a_killed_run_resumes_to_the_same_bytes(void **state)
 {
     (void)state;
@@ -210,6 +253,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
     const struct CMUnitTest tests[] = {
         TEST(test_d_beats_chance_and_g_answers),
+        TEST(test_ds_loss_is_that_on_real_images_and_that_on_fakes),
+        TEST(test_every_mark_of_kimg_comes_once),
         TEST(test_a_killed_run_resumes_to_the_same_bytes),
         TEST(test_the_number_of_threads_changes_no_byte),
         TEST(test_an_overflow_in_d_leaves_g_stepping),

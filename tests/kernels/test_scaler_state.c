@@ -193,6 +193,56 @@ static void test_a_record_tells_the_scale_that_was_used(void **state)
     assert_int_equal(record.growths, 0);
 }
 
+static void
+test_the_second_of_a_shared_scale_takes_over_all_that_the_rule_moves(void **state)
+{
+    (void)state;
+    struct scaler_state from = {.scale = 8.0f,
+                                .growth_tracker = 2,
+                                .hysteresis_used = 3,
+                                .growth_wait = 4,
+                                .steps_since_rescale = 5,
+                                .overflows_since_rescale = 6,
+                                .growths = 7,
+                                .backoffs = 9,
+                                .adam_t = 10,
+                                .updates = 11,
+                                .skipped = 12,
+                                .skipped_in_a_row = 13,
+                                .held = 14,
+                                .found_inf = 1.0f,
+                                .is_held = 1};
+    struct scaler_state to = {.adam_t = 20, .updates = 21, .skipped = 22, .held = 24};
+    scaler_take_scale(&to, &from);
+    assert_true(to.scale == 8.0f);
+    assert_int_equal(to.growth_tracker, 2);
+    assert_int_equal(to.hysteresis_used, 3);
+    assert_int_equal(to.growth_wait, 4);
+    assert_int_equal(to.steps_since_rescale, 5);
+    assert_int_equal(to.overflows_since_rescale, 6);
+    assert_int_equal(to.growths, 7);
+    assert_int_equal(to.backoffs, 9);
+    // Its own steps and flags stay its own.
+    assert_int_equal(to.adam_t, 20);
+    assert_int_equal(to.updates, 21);
+    assert_int_equal(to.skipped, 22);
+    assert_int_equal(to.skipped_in_a_row, 0);
+    assert_int_equal(to.held, 24);
+    assert_true(to.found_inf == 0.0f && to.is_held == 0);
+}
+
+static void test_clipping_divides_by_the_norm_and_pytorchs_millionth(void **state)
+{
+    (void)state;
+    // 1e-6 is of the size of the norm here: without it the factor would be 1 and 0.5.
+    assert_true(clip_factor(1e-6f, 1e-6f) == 0.5f);
+    assert_true(fabs((double)clip_factor(2e-6f, 1e-6f) - 1.0 / 3.0) < 1e-6);
+    assert_true(clip_factor(0.0f, 1e-6f) == 1.0f);
+    assert_true(clip_factor(0.5f, 1.0f) == 1.0f); // small gradients are never enlarged
+    assert_true(clip_factor(4.0f, 1.0f) == 1.0f / (4.0f + 1e-6f));
+    assert_true(clip_factor(INFINITY, 1.0f) == 1.0f && clip_factor(NAN, 1.0f) == 1.0f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +257,9 @@ int main(void)
         cmocka_unit_test(test_a_gradient_that_overflows_by_unscaling_skips_the_step),
         cmocka_unit_test(test_a_disabled_scaler_reads_as_one_and_never_moves),
         cmocka_unit_test(test_a_record_tells_the_scale_that_was_used),
+        cmocka_unit_test(
+            test_the_second_of_a_shared_scale_takes_over_all_that_the_rule_moves),
+        cmocka_unit_test(test_clipping_divides_by_the_norm_and_pytorchs_millionth),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nets/adam.h"
 #include "nets/init.h"
 #include "nets/net.h"
 #include "tests/support/support.h"
@@ -501,6 +502,129 @@ static void test_running_statistics_advance_only_when_finite(void **state)
     net_release(&net);
 }
 
+/* ---- initial weights and the optimizer ------------------------------------------- */
+
+struct moments {
+    double mean, deviation;
+    int count;
+};
+
+static struct moments moments_of(const struct net *net, enum param_role role)
+{
+    double sum = 0.0, sum_sq = 0.0;
+    int count = 0;
+    for (int i = 0; i < net->param_count; i++) {
+        if (net->param[i].role != role)
+            continue;
+        struct tensor param = net_param_tensor(net, i, net->params);
+        for (size_t k = 0; k < tensor_elements(&param); k++, count++) {
+            double x = (double)((float *)param.data)[k];
+            sum += x;
+            sum_sq += x * x;
+        }
+    }
+    double mean = sum / count;
+    return (struct moments){mean, sqrt(sum_sq / count - mean * mean), count};
+}
+
+// Channels are multiples of 8, so that no tensor is padded.
+static void begin_wide(struct net *net)
+{
+    begin(net, 4, 8);
+    net_add_conv(net, "a", 512, 1, 1, 0, 1);
+    net_add_batch_norm(net, "n");
+    net_add_conv(net, "b", 64, 1, 1, 0, 1);
+    plan(net);
+}
+
+static void test_every_role_begins_with_dcgans_distribution(void **state)
+{
+    (void)state;
+    struct net net;
+    begin_wide(&net);
+    net_initialise(&net, 5, 0);
+    // The spread of n draws is known to 1/sqrt(2n) of itself, the mean to 1/sqrt(n).
+    struct moments weight = moments_of(&net, PARAM_WEIGHT);
+    assert_int_equal(weight.count, 8 * 512 + 512 * 64);
+    assert_true(fabs(weight.mean) < 5e-4 && fabs(weight.deviation - 0.02) < 5e-4);
+    struct moments gamma = moments_of(&net, PARAM_GAMMA);
+    assert_int_equal(gamma.count, 512);
+    assert_true(fabs(gamma.mean - 1.0) < 4e-3 && fabs(gamma.deviation - 0.02) < 3e-3);
+    struct moments beta = moments_of(&net, PARAM_BETA);
+    struct moments bias = moments_of(&net, PARAM_BIAS);
+    assert_true(beta.count == 512 && beta.mean == 0.0 && beta.deviation == 0.0);
+    assert_true(bias.count > 0 && bias.mean == 0.0 && bias.deviation == 0.0);
+    net_release(&net);
+}
+
+static void test_another_seed_or_another_network_begins_elsewhere(void **state)
+{
+    (void)state;
+    static const uint64_t starts[3][2] = {{5, 0}, {6, 0}, {5, 1}};
+    float first[3][8];
+    struct net net;
+    begin_wide(&net);
+    for (int i = 0; i < 3; i++) {
+        net_initialise(&net, starts[i][0], starts[i][1]);
+        memcpy(first[i], net.params + net.param[0].offset, sizeof first[i]);
+    }
+    assert_memory_not_equal(first[0], first[1], sizeof first[0]);
+    assert_memory_not_equal(first[0], first[2], sizeof first[0]);
+    net_release(&net);
+}
+
+// One step of Adam from moments of 0, on a weight and its average, both of which are 1.
+static void assert_adam_takes(const struct adam_config *config)
+{
+    struct net net;
+    struct adam adam;
+    const float g = 0.25f, average_of = 0.75f;
+    begin_wide(&net);
+    assert_int_equal(adam_create(&adam, &net, config), STATUS_OK);
+    float *average = calloc(net.param_elements, sizeof *average), decay = average_of;
+    assert_non_null(average);
+    adam.ema = average;
+    adam.ema_decay = &decay;
+    for (size_t i = 0; i < net.param_elements; i++) {
+        net.params[i] = average[i] = 1.0f;
+        net.grads[i] = g;
+    }
+    struct scaler_state scaler = {.enabled = 0};
+    adam_step(&adam, 0, &scaler);
+    double m = (1.0 - (double)config->beta1) * (double)g;
+    double v = (1.0 - (double)config->beta2) * (double)g * (double)g;
+    double stepped =
+        1.0 - (double)config->lr * (double)g / ((double)g + (double)config->eps);
+    assert_true(fabs((double)adam.m[0] - m) < 1e-6 * m);
+    assert_true(fabs((double)adam.v[0] - v) < 1e-4 * v);
+    assert_true(fabs((double)net.params[0] - stepped) < 1e-6);
+    assert_true(fabs((double)average[0] - (0.75 + 0.25 * stepped)) < 1e-6);
+    assert_int_equal(scaler.adam_t, 1);
+    free(average);
+    adam_release(&adam);
+    net_release(&net);
+}
+
+static void test_every_setting_of_adam_reaches_its_step(void **state)
+{
+    (void)state;
+    const struct adam_config usual = {
+        .lr = 0.01f, .beta1 = 0.5f, .beta2 = 0.999f, .eps = 1e-8f};
+    struct adam_config config = usual;
+    assert_adam_takes(&config);
+    config.lr = 0.1f;
+    assert_adam_takes(&config);
+    config = usual;
+    config.beta1 = 0.9f;
+    assert_adam_takes(&config);
+    config = usual;
+    config.beta2 = 0.75f;
+    assert_adam_takes(&config);
+    config = usual;
+    config.eps = 0.25f; // as large as the gradient: half the step
+    assert_adam_takes(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -518,6 +642,9 @@ int main(void)
         cmocka_unit_test(test_batch_norm_says_that_it_has_no_tangent),
         cmocka_unit_test(test_shared_inference_memory_gives_the_same_output),
         cmocka_unit_test(test_running_statistics_advance_only_when_finite),
+        cmocka_unit_test(test_every_role_begins_with_dcgans_distribution),
+        cmocka_unit_test(test_another_seed_or_another_network_begins_elsewhere),
+        cmocka_unit_test(test_every_setting_of_adam_reaches_its_step),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
