@@ -164,9 +164,11 @@ static void print_surroundings(FILE *stream)
     fputs("\nFILES in OUT/00000-DATA-PRESET-bBATCH/\n", stream);
     print_entry(stream, "snapshot-000020.*",
                 "safetensors: networks, averages, optimizers, "
-                "loss scales, settings");
+                "loss scales, settings. Named after the kimg mark that was passed, as "
+                "StyleGAN's are, in whole kimg or to 0.001; where the run was then, up "
+                "to a batch later, is in `twinscale info` and log.txt");
     print_entry(stream, "fakes000010.png",
-                "samples at that kimg; fakes_init.png before the "
+                "samples at that mark; fakes_init.png before the "
                 "first step, reals.png for comparison");
     print_entry(stream, "scales.png",
                 "every loss scale, skipped and held-back steps marked");

@@ -324,11 +324,11 @@ void report_end(struct report *report, const char *state, const char *reason)
 {
     if (reason[0])
         run_folder_log(report->folder, "error: %s", reason);
-    event_word(report, state, reason);
     report->has_ended = 1;
     snprintf(report->reason, sizeof report->reason, "%s", reason);
     report_state(report, state);
     report_write_pictures(report);
+    event_word(report, state, reason);
 }
 
 int report_draws_preview(struct report *report)

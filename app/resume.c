@@ -1,10 +1,43 @@
 /* resume.c - `twinscale train --resume`: goes on from a snapshot, in the same folder. */
+#include <jansson.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "app/checkpoint.h"
+#include "app/output/json_lines.h"
 #include "app/run.h"
+
+/* ---- the end --------------------------------------------------------------------- */
+
+/* What events.jsonl says of a step and of what came after it. */
+struct end {
+    int64_t step;
+    int has_event, goes_on;
+};
+
+static void look_for_end(void *context, json_t *line)
+{
+    struct end *end = context;
+    const char *word = json_string_value(json_object_get(line, "event"));
+    double step = json_line_number(line, "step");
+    end->goes_on |= step > (double)end->step;
+    end->has_event |= step == (double)end->step && word && strcmp(word, "finished") == 0;
+}
+
+/* True where the run was killed behind its last snapshot: that event is the last that a run
+ * writes. */
+static int is_unfinished(const char *path, const struct checkpoint_facts *facts)
+{
+    char copy[1024], events[1100];
+    struct end end = {.step = facts->step};
+    snprintf(copy, sizeof copy, "%s", path);
+    snprintf(events, sizeof events, "%s/events.jsonl", dirname(copy));
+    json_lines_read(events, look_for_end, &end);
+    return !end.has_event && !end.goes_on;
+}
+
+/* ---- going on -------------------------------------------------------------------- */
 
 static enum status merge_settings(struct run *run, const struct checkpoint *checkpoint,
                                   int64_t images, int argc, char **argv)
@@ -12,6 +45,7 @@ static enum status merge_settings(struct run *run, const struct checkpoint *chec
     struct config saved;
     int wants_help;
     TRY(checkpoint_config(checkpoint, &saved));
+    run->saved_kimg = saved.kimg;
     run->config = saved;
     run->config.gpus = 0;
     TRY(config_parse(&run->config, argc, argv, &wants_help));
@@ -57,15 +91,20 @@ enum status resume_run(struct run *run, int argc, char **argv)
     enum status status = checkpoint_facts(checkpoint, &facts);
     if (status == STATUS_OK)
         status = merge_settings(run, checkpoint, facts.images, argc, argv);
-    if (status == STATUS_OK && (double)facts.images >= run->config.kimg * 1000.0) {
+    int has_end = (double)facts.images >= run->config.kimg * 1000.0;
+    int is_cut_short = has_end && run->config.kimg == run->saved_kimg &&
+                       !run->config.dry_run && is_unfinished(path, &facts);
+    if (status == STATUS_OK && has_end && !is_cut_short) {
         if (run_is_first(run))
             printf("finished: %s has reached %.4g of %.4g kimg; to go on, give a larger "
                    "--kimg\n",
                    path, (double)facts.images / 1000.0, run->config.kimg);
     } else if (status == STATUS_OK) {
         if (run_is_first(run))
-            fprintf(stderr, "resume  %s (step %lld, %.1f kimg)\n", path,
-                    (long long)facts.step, (double)facts.images / 1000.0);
+            fprintf(stderr, "resume  %s (step %lld, %.1f kimg)%s\n", path,
+                    (long long)facts.step, (double)facts.images / 1000.0,
+                    is_cut_short ? ": trained to its end; writes what was not written"
+                                 : "");
         status = continue_run(run, checkpoint, path, &facts);
     }
     checkpoint_close(checkpoint);

@@ -37,6 +37,7 @@ struct run {
     enum status save_status;     // of that attempt
     int is_paused, is_resumed;
     int was_stopped;      // by a key, a signal or ctl, before its end
+    double saved_kimg;    // the length in the settings of the checkpoint that is resumed
     struct set_at set_at; // changes to come
     char changes[2048];   // settings that a resume changed; "" for none
     enum status status;
@@ -102,6 +103,9 @@ enum status run_compare_scalers(struct run *run);
 /* The whole run on ranks above 0. */
 enum status run_follow(struct run *run);
 
+/* A snapshot of the run that is there at this moment: the last one written, or the newest that
+ * verifies. False when there is none. */
+int run_newest_snapshot(const struct run *run, char path[1024]);
 /* Where to go on from, if anywhere. */
 void run_say_last_snapshot(struct run *run);
 

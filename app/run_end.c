@@ -2,26 +2,28 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "app/control.h"
 #include "app/run.h"
 
-// On stdout, for scripts, and in log.txt.
+// On stdout, for scripts, and in log.txt. Files that are not there any more are no result.
 static void print_result(struct run *run, const char *what, const char *path)
 {
+    if (!path[0] || access(path, R_OK) != 0)
+        return;
     printf("%s: %s\n", what, path);
     run_folder_log(&run->folder, "%s: %s", what, path);
 }
 
 static void print_results(struct run *run)
 {
-    char scales[1024];
-    if (run->last_grid[0])
-        print_result(run, "grid", run->last_grid);
-    run_folder_file(&run->folder, scales, sizeof scales, "scales.png");
-    if (access(scales, R_OK) == 0)
-        print_result(run, "scales", scales);
-    if (run->last_snapshot[0])
-        print_result(run, "checkpoint", run->last_snapshot);
+    char path[1024];
+    print_result(run, "grid", run->last_grid);
+    print_result(run, "scales",
+                 run_folder_file(&run->folder, path, sizeof path, "scales.png"));
+    if (run_newest_snapshot(run, path))
+        print_result(run, "checkpoint", path);
+    else if (run->last_snapshot[0])
+        report_say(&run->report, "checkpoint: none; no snapshot of this run is in %s",
+                   run->folder.path);
 }
 
 // Who wants to see how a run went looks after its end; who ended it has seen enough.
@@ -51,8 +53,6 @@ static void keep_window(struct run *run)
 
 void run_end(struct run *run)
 {
-    control_close(run->control);
-    run->control = NULL;
     print_results(run);
     run_folder_close(&run->folder);
     fflush(stdout);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/checkpoint_json.h"
 #include "app/output/safetensors.h"
@@ -47,11 +48,21 @@ static void tell_loss(void *context, const char *reason)
     run_say_last_snapshot(run);
 }
 
+int run_newest_snapshot(const struct run *run, char path[1024])
+{
+    char note[256];
+    snprintf(path, 1024, "%s", run->last_snapshot);
+    return access(path, R_OK) == 0 ||
+           run_folder_find_snapshot(run->folder.path, path, 1024, note, sizeof note) ==
+               STATUS_OK;
+}
+
 void run_say_last_snapshot(struct run *run)
 {
-    if (run->last_snapshot[0])
+    char path[1024];
+    if (run->last_snapshot[0] && run_newest_snapshot(run, path))
         report_say(&run->report, "the last snapshot is good: twinscale train --resume %s",
-                   run->last_snapshot);
+                   path);
 }
 
 // Paths, and what each process may have its own of, do not count.

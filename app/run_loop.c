@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "app/checkpoint.h"
+#include "app/control.h"
 #include "app/guard.h"
 #include "app/run.h"
 #include "app/train.h"
@@ -43,7 +44,9 @@ enum status run_save(struct run *run, double kimg)
     if (status == STATUS_OK) {
         snprintf(run->last_snapshot, sizeof run->last_snapshot, "%s", path);
         run->saved_at = trainer->progress.images;
-        run_folder_log(&run->folder, "saved %s", path);
+        // The name is the mark's: the log has where the run is, too.
+        run_folder_log(&run->folder, "saved %s (step %lld, %.3f kimg)", path,
+                       (long long)trainer->progress.step, trainer_kimg(trainer));
         guard_saved(run);
         run_folder_prune(&run->folder, run->config.keep, run->good_snapshot);
     }
@@ -112,8 +115,10 @@ static enum status serve(struct run *run, int requests, int *must_end)
     TRY(run_serve_control(run, &requests));
     if (requests & REQUEST_SNAPSHOT) {
         TRY(run_save_now(run));
-        if (!run->save_failed)
-            report_say(&run->report, "saved %s", run->last_snapshot);
+        if (!run->save_failed) { // log.txt has it from run_save()
+            progress_clear();
+            fprintf(stderr, "saved %s\n", run->last_snapshot);
+        }
     }
     if (requests & REQUEST_EXPORT)
         run_save_fakes(run, trainer_kimg(&run->trainer));
@@ -177,8 +182,10 @@ static enum status one_step(struct run *run)
     TRY(group_order(run->group, ORDER_STEP));
     train_step(trainer);
     double now = trainer_kimg(trainer);
-    int has_tick =
-        crosses(before, now, config->tick, &tick) || run->report.tick.index == 0;
+    // The last tick is written before the last snapshot: a run that is killed behind that
+    // one is only finished by a resume, and takes no step that a tick could tell of.
+    int has_tick = crosses(before, now, config->tick, &tick) ||
+                   run->report.tick.index == 0 || is_done(run);
     int has_fakes = crosses(before, now, config->img_snap, &fakes);
     int has_snap = crosses(before, now, config->snap, &snap);
     int has_mark = has_tick || has_fakes || has_snap || is_done(run);
@@ -200,6 +207,26 @@ static enum status one_step(struct run *run)
     return STATUS_OK;
 }
 
+static void write_last_tick(struct run *run)
+{
+    if (run->report.tick.loss[NETWORK_G].num > 0)
+        report_tick(&run->report);
+}
+
+static enum status stop(struct run *run)
+{
+    write_last_tick(run);
+    TRY(save_snapshot(run, trainer_kimg(&run->trainer)));
+    run_save_fakes(run, trainer_kimg(&run->trainer));
+    if (run->save_failed)
+        report_say(&run->report, "stopped at %.1f kimg", trainer_kimg(&run->trainer));
+    else
+        report_say(&run->report,
+                   "stopped at %.1f kimg; go on with: twinscale train --resume %s",
+                   trainer_kimg(&run->trainer), run->folder.path);
+    return STATUS_OK;
+}
+
 static enum status loop(struct run *run, const char **end)
 {
     report_write_reals(&run->report);
@@ -212,15 +239,9 @@ static enum status loop(struct run *run, const char **end)
         int must_end;
         TRY(serve_requests(run, &must_end));
         if (must_end) {
-            TRY(save_snapshot(run, trainer_kimg(&run->trainer)));
             *end = "stopped";
             run->was_stopped = 1;
-            run_save_fakes(run, trainer_kimg(&run->trainer));
-            report_say(&run->report,
-                       "stopped at %.1f kimg; go on with: twinscale train "
-                       "--resume %s",
-                       trainer_kimg(&run->trainer), run->folder.path);
-            return STATUS_OK;
+            return stop(run);
         }
         TRY(serve_set_at(run));
         TRY(one_step(run));
@@ -231,12 +252,28 @@ static enum status loop(struct run *run, const char **end)
     return STATUS_OK;
 }
 
-// The last tick and the last pictures, however the run ended.
+/* The last tick and the last pictures, however the run ended. The event comes last of all:
+ * a run that is killed before it is finished by a resume. */
 static void close_reports(struct run *run, const char *end)
 {
-    if (run->report.tick.loss[NETWORK_G].num > 0)
-        report_tick(&run->report);
+    write_last_tick(run);
+    control_close(run->control);
+    run->control = NULL;
     report_end(&run->report, end, run->status == STATUS_OK ? "" : run->message);
+}
+
+static enum status fail_save(struct run *run)
+{
+    char path[1024];
+    if (run_newest_snapshot(run, path))
+        return status_fail(run->save_status,
+                           "the last snapshot could not be written (see above); the "
+                           "newest good one is %s",
+                           path);
+    return status_fail(run->save_status,
+                       "the last snapshot could not be written (see above), and there is "
+                       "no other in %s",
+                       run->folder.path);
 }
 
 void run_loop(struct run *run)
@@ -244,11 +281,7 @@ void run_loop(struct run *run)
     const char *end = "failed";
     run->status = group_blame(run->group, loop(run, &end));
     if (run->status == STATUS_OK && run->save_failed)
-        run->status =
-            status_fail(run->save_status,
-                        "the last snapshot could not be written (see above); the "
-                        "newest good one is %s",
-                        run->last_snapshot);
+        run->status = fail_save(run);
     if (run->status != STATUS_OK)
         snprintf(run->message, sizeof run->message, "%s", status_message());
     close_reports(run, run->status == STATUS_DIVERGED ? "diverged" : end);

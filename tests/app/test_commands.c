@@ -170,6 +170,68 @@ static void copy_run_with_fifo(const char *name, const char *fifo)
                      0);
 }
 
+/* 0.096 and 0.032 are whole steps of 16 images, and 0.1 is not: its step ends at 0.112. */
+static void test_files_are_named_after_the_mark_and_say_where_the_run_was(void **state)
+{
+    (void)state;
+    char text[512], runs[600];
+    twinscale_must("train " SMALL_RUN " --out '%s/marks' --kimg 0.1 --snap 1", out);
+    snprintf(runs, sizeof runs, "%s/marks", out);
+    const char *marked = run_in(runs);
+    const char *const files[] = {"snapshot-000000.100.safetensors",
+                                 "fakes000000.100.png"};
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(
+            run_command(text, sizeof text, "test -s '%s/%s'", marked, files[i]), 0);
+    assert_int_equal(lines_with(marked, "log.txt",
+                                "snapshot-000000.100.safetensors (step 7, 0.112 kimg)"),
+                     1);
+    assert_int_equal(lines_with(marked, "fakes000000.100.png", "0.112"), 1);
+    expect(0, "step 7, 0.112 kimg", "info OUT/marks/0*");
+    expect(0, "Named after the kimg mark that was passed", "train --help");
+}
+
+static void test_a_snapshot_that_was_asked_for_is_logged_once(void **state)
+{
+    (void)state;
+    char text[8192];
+    int code = run_command(
+        text, sizeof text,
+        "'%s' train " SMALL_RUN
+        " --out '%s/asked' --kimg 640 --snap 1000 >'%s/asked.txt' "
+        "2>&1 & pid=$!; "
+        "wait_for() { n=0; while ! grep -qs \"$1\" $2 && [ $n -lt 1200 ]; do sleep 0.05; "
+        "n=$((n+1)); done; }; "
+        "wait_for tick '%s/asked.txt'; kill -USR1 $pid; wait_for '^saved ' "
+        "'%s/asked.txt'; "
+        "kill -TERM $pid; wait $pid || exit 1; "
+        "test $(grep -c '^saved ' '%s/asked.txt') = 1 && cut -d' ' -f2 "
+        "'%s'/asked/0*/log.txt | grep -c snapshot- && "
+        "cut -d' ' -f1,2 '%s'/asked/0*/log.txt | grep '^saved ' | sort | uniq -d",
+        TWINSCALE_PROGRAM, out, out, out, out, out, out, out);
+    if (code != 0 || strstr(text, "saved"))
+        fail_msg("exit %d: %s", code, text);
+}
+
+/* The whole run folder goes away while the run trains. */
+static void test_no_result_is_named_that_is_not_there(void **state)
+{
+    (void)state;
+    char text[8192];
+    int code = run_command(
+        text, sizeof text,
+        "'%s' train " SMALL_RUN " --out '%s/gone' --kimg 640 --snap 1000 >'%s/gone.txt' "
+        "2>&1 & pid=$!; n=0; while [ ! -s '%s'/gone/*/stats.jsonl ] && [ $n -lt 1200 ]; "
+        "do "
+        "sleep 0.05; n=$((n+1)); done; mv '%s'/gone '%s/moved'; kill -TERM $pid; "
+        "wait $pid; code=$?; cat '%s/gone.txt'; exit $code",
+        TWINSCALE_PROGRAM, out, out, out, out, out, out);
+    if (code != 1 || strstr(text, "newest good one") || strstr(text, "go on with") ||
+        strstr(text, "grid: ") || strstr(text, "\ncheckpoint: /") ||
+        !strstr(text, "there is no other in"))
+        fail_msg("exit %d: %s", code, text);
+}
+
 static void test_an_output_never_replaces_what_is_read(void **state)
 {
     (void)state;
@@ -414,6 +476,9 @@ int main(void)
         cmocka_unit_test(test_wrong_use_is_code_2_and_names_what_was_wrong),
         cmocka_unit_test(test_an_empty_path_is_refused_everywhere),
         cmocka_unit_test(test_a_users_files_that_look_temporary_stay),
+        cmocka_unit_test(test_files_are_named_after_the_mark_and_say_where_the_run_was),
+        cmocka_unit_test(test_a_snapshot_that_was_asked_for_is_logged_once),
+        cmocka_unit_test(test_no_result_is_named_that_is_not_there),
         cmocka_unit_test(test_an_output_never_replaces_what_is_read),
         cmocka_unit_test(test_an_output_is_what_its_name_says),
         cmocka_unit_test(test_a_fifo_is_waited_for_nowhere),
