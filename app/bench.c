@@ -311,6 +311,7 @@ enum status bench_open_folder(struct bench *bench, const char *data_name,
         return STATUS_OK;
     snprintf(desc, sizeof desc, "%s%s%s", config.desc, config.desc[0] ? "-" : "", word);
     snprintf(config.desc, sizeof config.desc, "%.*s", (int)sizeof config.desc - 1, desc);
+    signals_answer(BENCH_ANSWER);
     return run_folder_create(&bench->folder, &config, data_name);
 }
 
@@ -419,9 +420,9 @@ static enum status measure(struct bench *bench, int argc, char **argv)
                                            (const char *const *)argv};
         TRY(output_path_check(&output));
     }
-    signals_install(bench->monitor);
+    TRY(signals_open(bench->monitor));
     enum status status = work->run(bench);
-    signals_install(NULL);
+    signals_close();
     progress_clear();
     return status;
 }

@@ -14,6 +14,9 @@
 #include "app/output/monitor.h"
 #include "app/output/run_folder.h"
 
+/* What the first Ctrl-C comes to once a benchmark has begun to measure. */
+#define BENCH_ANSWER "stopping after this step; what is known by then is printed"
+
 struct bench {
     struct config config; // what all runs share; the channels of the data once known
     int seeds;            // scaler: runs of each choice

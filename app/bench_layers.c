@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/output/progress.h"
+#include "app/signals.h"
 #include "app/train.h"
 #include "kernels/conv_check.h"
 #include "kernels/half.h"
@@ -300,11 +302,19 @@ static enum status measure_and_tell(struct layer_bench *layers, struct atomic_fi
     struct trainer *trainer = calloc(1, sizeof *trainer);
     CHECK(trainer, "out of memory");
     enum status status = trainer_create(trainer, &layers->bench->config);
+    signals_answer(BENCH_ANSWER);
     if (status == STATUS_OK)
         status = measure(layers, trainer);
     trainer_release(trainer);
     free(trainer);
     return status == STATUS_OK ? tell(layers, file) : status;
+}
+
+// For signals_on_end().
+static void remove_unwritten(void *file, const char *reason)
+{
+    (void)reason;
+    unlink(((struct atomic_file *)file)->temporary);
 }
 
 enum status bench_layers(struct bench *bench)
@@ -316,7 +326,9 @@ enum status bench_layers(struct bench *bench)
     if (!bench->json_path)
         return measure_and_tell(&layers, NULL);
     TRY(atomic_open(&file, bench->json_path));
+    signals_on_end(remove_unwritten, &file);
     enum status status = measure_and_tell(&layers, &file);
+    signals_on_end(NULL, NULL);
     atomic_discard(&file);
     return status;
 }

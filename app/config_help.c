@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/config_table.h"
+#include "app/signals.h"
 
 #define HELP_WIDTH 90
 #define HELP_COLUMN 27 // where descriptions begin
@@ -156,10 +157,9 @@ static void print_surroundings(FILE *stream)
                 "in the window: saves and ends; closing the window leaves the "
                 "run alive. After the last step the window stays until q or until it is "
                 "closed (see --exit-when-done)");
-    print_entry(stream, "Ctrl-C, SIGTERM",
-                "saves a snapshot and ends with exit code 0; a "
-                "second Ctrl-C ends at once with 130");
-    print_entry(stream, "SIGUSR1", "saves a snapshot and goes on");
+#define X(number, name, request, help) print_entry(stream, name, help);
+    SIGNALS_TABLE(X)
+#undef X
 
     fputs("\nFILES in OUT/00000-DATA-PRESET-bBATCH/\n", stream);
     print_entry(stream, "snapshot-000020.*",

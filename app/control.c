@@ -169,6 +169,12 @@ enum status control_open(const char *folder, struct monitor *monitor,
                        folder, strerror(error));
 }
 
+void control_remove(const struct control *control)
+{
+    if (control)
+        unlinkat(control->folder, SOCKET_NAME, 0);
+}
+
 void control_close(struct control *control)
 {
     if (!control)
@@ -180,7 +186,7 @@ void control_close(struct control *control)
     pthread_mutex_unlock(&control->mutex);
     CHECK(write(control->wake, &one, sizeof one) == sizeof one);
     pthread_join(control->thread, NULL);
-    unlinkat(control->folder, SOCKET_NAME, 0);
+    control_remove(control);
     release(control);
 }
 

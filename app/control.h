@@ -28,6 +28,8 @@ enum status control_open(const char *folder, struct monitor *monitor,
                          struct control **control);
 /* Who still waits is told that the run has ended. NULL is fine. */
 void control_close(struct control *control);
+/* No more than that: the socket goes from the folder, for a program that ends at once. */
+void control_remove(const struct control *control);
 
 /* Training thread: the request that waits, or NULL; valid until it is answered. */
 const char *control_take(struct control *control);

@@ -253,6 +253,12 @@ enum status group_leave(struct group *group, enum status status)
     return status;
 }
 
+void group_tell_end(struct group *group, enum status status, const char *reason)
+{
+    if (group)
+        group_send_failure(group, status, reason);
+}
+
 static void reap(struct group_peer *peer, double deadline)
 {
     for (; peer->pid; usleep(5000)) {

@@ -1,5 +1,6 @@
 /* main.c - names the commands, prints the one sentence of a failure, exits with its code. */
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,6 +72,8 @@ static enum status dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, ""); // for the progress bar; numbers stay in the C locale
+    // A file over the limit of `ulimit -f` is then an error with a sentence, not a death.
+    signal(SIGXFSZ, SIG_IGN);
     enum status status = dispatch(argc, argv);
     if (status != STATUS_OK)
         fprintf(stderr, "twinscale: %s\n", status_message());

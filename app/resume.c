@@ -7,6 +7,7 @@
 #include "app/checkpoint.h"
 #include "app/output/json_lines.h"
 #include "app/run.h"
+#include "app/signals.h"
 
 /* ---- the end --------------------------------------------------------------------- */
 
@@ -67,6 +68,8 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
         return run_dry(run);
     if (!run_is_first(run))
         return run_follow(run);
+    signals_answer(RUN_ANSWER);
+    signals_note_saved(path, (double)facts->images / 1000.0);
     snprintf(copy, sizeof copy, "%s", path);
     TRY(run_folder_reopen(&run->folder, dirname(copy), (double)facts->images / 1000.0,
                           facts->rollbacks));

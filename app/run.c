@@ -152,6 +152,7 @@ static void open_control(struct run *run)
 {
     if (control_open(run->folder.path, run->monitor, &run->control) != STATUS_OK)
         report_say(&run->report, "warning: %s", status_message());
+    signals_on_end(run_leave_at_once, run);
 }
 
 static void *worker(void *argument)
@@ -299,6 +300,7 @@ static enum status new_run(struct run *run)
         return run_dry(run);
     if (!run_is_first(run))
         return run_follow(run);
+    signals_answer(RUN_ANSWER);
     TRY(run_folder_create(&run->folder, &run->config, run->trainer.dataset->name));
     return run_train(run);
 }
@@ -319,23 +321,28 @@ enum status train_command(int argc, char **argv)
     int wants_help = 0;
     run->monitor = monitor_create();
     CHECK(run->monitor);
-    signals_install(run->monitor);
+    enum status status = signals_open(run->monitor);
+    int has_signals = status == STATUS_OK;
     config_default(&run->config);
     run->config.gpus = 0; // not asked for, yet
-    enum status status = config_parse(&run->config, argc, argv, &wants_help);
+    if (status == STATUS_OK)
+        status = config_parse(&run->config, argc, argv, &wants_help);
     if (status == STATUS_OK && wants_help)
         config_print_help(stdout);
     else if (status == STATUS_OK)
         status = any_run(run, argc, argv);
     status = group_blame(run->group, status);
     status = group_leave(run->group, status);
-    signals_install(NULL);
+    signals_on_end(NULL, NULL);
     window_close(run->window);
     report_close(&run->report);
-    monitor_destroy(run->monitor);
     run_folder_close(&run->folder);
     trainer_release(&run->trainer);
-    group_close(run->group, status);
+    group_close(run->group,
+                status); // a forked rank ends here, without the thread for signals
+    if (has_signals)
+        signals_close();
+    monitor_destroy(run->monitor);
     free(run);
     return status;
 }

@@ -44,6 +44,9 @@ struct run {
     char message[1024]; // the worker's, for the main thread
 };
 
+/* What the first Ctrl-C comes to from the moment on that a run has a folder. */
+#define RUN_ANSWER "stopping after this step, then saving"
+
 /* `twinscale train`; the arguments after "train". */
 enum status train_command(int argc, char **argv);
 
@@ -99,6 +102,11 @@ int run_is_first(const struct run *run);
 
 /* All ranks together: STATUS_FAILED where one's counters or scalers differ from rank 0's. */
 enum status run_compare_scalers(struct run *run);
+
+/* For signals_on_end(): the other ranks end too; and, while the run can be reached, it can
+ * be reached no more. */
+void run_tell_ranks(void *run, const char *reason);
+void run_leave_at_once(void *run, const char *reason);
 
 /* The whole run on ranks above 0. */
 enum status run_follow(struct run *run);

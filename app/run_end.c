@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "app/run.h"
+#include "app/signals.h"
 
 // On stdout, for scripts, and in log.txt. Files that are not there any more are no result.
 static void print_result(struct run *run, const char *what, const char *path)
@@ -53,6 +54,7 @@ static void keep_window(struct run *run)
 
 void run_end(struct run *run)
 {
+    signals_answer("the run has ended");
     print_results(run);
     run_folder_close(&run->folder);
     fflush(stdout);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "app/checkpoint_json.h"
+#include "app/control.h"
 #include "app/output/safetensors.h"
 #include "app/report_events.h"
 #include "app/run.h"
@@ -57,6 +58,18 @@ int run_newest_snapshot(const struct run *run, char path[1024])
                STATUS_OK;
 }
 
+void run_tell_ranks(void *context, const char *reason)
+{
+    group_tell_end(((struct run *)context)->group, STATUS_INTERRUPTED, reason);
+}
+
+void run_leave_at_once(void *context, const char *reason)
+{
+    struct run *run = context;
+    control_remove(run->control);
+    run_tell_ranks(run, reason);
+}
+
 void run_say_last_snapshot(struct run *run)
 {
     char path[1024];
@@ -96,12 +109,16 @@ enum status run_create(struct run *run, int64_t images)
                                 .place = &run->place,
                                 .is_stopped = is_stopped,
                                 .context = run};
+    signals_answer("stopping"); // is_stopped() is asked while they meet
     TRY(group_join(&start, &run->group));
     int rank = group_rank(run->group);
-    if (rank > 0)
+    if (rank > 0) {
         signals_ignore();
-    else
+    } else {
+        signals_on_end(run_tell_ranks, run);
+        signals_answer(NULL);
         group_on_loss(run->group, tell_loss, run);
+    }
     struct trainer_rank here = {.rank = rank,
                                 .world = group_world(run->group),
                                 .device_index = group_device_index(&run->place, rank)};

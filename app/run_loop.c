@@ -10,6 +10,7 @@
 #include "app/control.h"
 #include "app/guard.h"
 #include "app/run.h"
+#include "app/signals.h"
 #include "app/train.h"
 
 /* ---- saving ---------------------------------------------------------------------- */
@@ -44,6 +45,7 @@ enum status run_save(struct run *run, double kimg)
     if (status == STATUS_OK) {
         snprintf(run->last_snapshot, sizeof run->last_snapshot, "%s", path);
         run->saved_at = trainer->progress.images;
+        signals_note_saved(path, trainer_kimg(trainer));
         // The name is the mark's: the log has where the run is, too.
         run_folder_log(&run->folder, "saved %s (step %lld, %.3f kimg)", path,
                        (long long)trainer->progress.step, trainer_kimg(trainer));
@@ -195,6 +197,7 @@ static enum status one_step(struct run *run)
         return STATUS_OK; // no mark was reached after all
     double trained = now_seconds();
     trainer->progress.elapsed_sec += trained - started;
+    signals_note_trained(trainer_kimg(trainer));
     if (has_tick)
         report_tick(&run->report);
     if (has_fakes)

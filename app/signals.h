@@ -1,19 +1,56 @@
-/* signals.h - SIGINT, SIGTERM and SIGUSR1 become requests, as keys in the window do.
- * Flow:  signal -> [handler] -> monitor requests -> save, quit.
- * Owns:  the handlers and whom they tell; the one place with global state, since a handler
- *        has no other way.  Borrows: the monitor, until signals_install(NULL). */
+/* signals.h - what each signal does to `train` and `bench`, in one table.
+ * Flow:  signal -> [a thread that waits for them] -> monitor requests, as keys in the window
+ *        make them -> save, quit; and a line on stderr at once, however long a step takes.
+ * Owns:  the thread, and what it says; the one place with global state, since signals belong
+ *        to the process.  Borrows: the monitor, until signals_close().
+ *
+ * A thread and not a handler: it may print, lock, and end the program whatever the others
+ * are doing, so that nothing has to look whether a signal has come. */
 #ifndef APP_SIGNALS_H
 #define APP_SIGNALS_H
 
-#include "app/output/monitor.h"
+#include "kernels/status.h"
 
-/* SIGINT, SIGTERM, SIGHUP (unless ignored): save and end with 0; a second SIGINT ends at
- * once with 130. SIGUSR1: save a snapshot. SIGPIPE and SIGXFSZ are ignored: writes that fail
- * say so themselves. NULL: nobody is told any more. */
-void signals_install(struct monitor *monitor);
+struct monitor;
+
+/* Signal, its name, what it asks for, and what --help says of it. Batch systems send one of
+ * these some time before SIGKILL: Slurm, PBS, HTCondor and docker SIGTERM, LSF SIGINT, SIGUSR2
+ * and SIGTERM, Grid Engine SIGUSR2 (-notify) or, at a soft limit, SIGXCPU or SIGUSR1.
+ * SIGQUIT and all that is not here does what the system does by default. */
+#define SIGNALS_TABLE(X)                                                                 \
+    X(SIGINT, "Ctrl-C", QUIT,                                                            \
+      "stops after the step in progress, saves a snapshot, ends with exit code 0; a "    \
+      "second Ctrl-C ends at once, without saving, with 130. During set-up, when there " \
+      "is nothing to save yet, this and those that do the same end at once with 130")    \
+    X(SIGTERM, "SIGTERM", QUIT, "as the first Ctrl-C")                                   \
+    X(SIGHUP, "SIGHUP", QUIT,                                                            \
+      "(the terminal was closed) as the first Ctrl-C; nothing under nohup")              \
+    X(SIGUSR2, "SIGUSR2", QUIT, "as the first Ctrl-C")                                   \
+    X(SIGXCPU, "SIGXCPU", QUIT, "(the soft limit of CPU time) as the first Ctrl-C")      \
+    X(SIGPWR, "SIGPWR", QUIT, "(the power is failing) as the first Ctrl-C")              \
+    X(SIGUSR1, "SIGUSR1", SNAPSHOT, "saves a snapshot and goes on")
+
+/* Begins to wait for signals; before any other thread exists, which would take them first.
+ * Until signals_answer() all that ask for the end end the program at once. SIGPIPE is
+ * ignored: writes that fail are looked at. STATUS_FAILED when there is no thread. */
+enum status signals_open(struct monitor *monitor);
+void signals_close(void);
+
+/* From now on the monitor is asked to quit, and `words` say on stderr what will happen:
+ * "stopping after this step, then saving". NULL: as in the beginning, and at once if the end
+ * has been asked for. */
+void signals_answer(const char *words);
 
 /* For ranks above 0 of several processes: what reaches them reaches rank 0 too, which
  * decides for all. Until the process ends. */
 void signals_ignore(void);
+
+/* Called on the thread before it ends the program, with the reason. One at a time; NULL for
+ * none. */
+void signals_on_end(void (*leave)(void *context, const char *reason), void *context);
+
+/* What is lost when a second Ctrl-C comes: what was trained after the newest snapshot. */
+void signals_note_saved(const char *snapshot, double kimg);
+void signals_note_trained(double kimg);
 
 #endif

@@ -9,12 +9,6 @@
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 
-// Shell words for a program in the background: wait_for CONDITION polls for 20 seconds.
-#define WAIT_FOR                                                   \
-    "wait_for() { n=0; while ! eval \"$1\" && [ $n -lt 400 ]; do " \
-    "sleep 0.05; n=$((n+1)); done; [ $n -lt 400 ]; }; "            \
-    "count() { cat $1 2>/dev/null | wc -l; }; "
-
 static char out[512];
 
 static int enter(void **state)
