@@ -155,6 +155,13 @@ static void open_control(struct run *run)
     signals_on_end(run_leave_at_once, run);
 }
 
+void run_close_control(struct run *run)
+{
+    signals_on_end(run_tell_ranks, run); // which no longer looks at the socket
+    control_close(run->control);
+    run->control = NULL;
+}
+
 static void *worker(void *argument)
 {
     struct run *run = argument;
@@ -170,8 +177,7 @@ static void run_threads(struct run *run)
     if (pthread_create(&thread, NULL, worker, run) != 0) {
         run->status = STATUS_FAILED;
         snprintf(run->message, sizeof run->message, "the system gave no training thread");
-        control_close(run->control);
-        run->control = NULL;
+        run_close_control(run);
         return;
     }
     if (run->window) {

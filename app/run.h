@@ -70,6 +70,9 @@ void run_save_fakes(struct run *run, double kimg);
  * Nothing else of the run is open then: another program may resume it. */
 void run_end(struct run *run);
 
+/* run.c: ctl reaches the run no more. */
+void run_close_control(struct run *run);
+
 /* run.c: precision.json in the run folder, the types that its layers have now. */
 enum status run_write_layer_types(const struct run *run);
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "app/checkpoint.h"
-#include "app/control.h"
 #include "app/guard.h"
 #include "app/run.h"
 #include "app/signals.h"
@@ -260,8 +259,7 @@ static enum status loop(struct run *run, const char **end)
 static void close_reports(struct run *run, const char *end)
 {
     write_last_tick(run);
-    control_close(run->control);
-    run->control = NULL;
+    run_close_control(run);
     report_end(&run->report, end, run->status == STATUS_OK ? "" : run->message);
 }
 
