@@ -249,9 +249,10 @@ static void test_ctrl_c_on_all_processes_saves_and_ends_with_0(void **state)
     // As a terminal does: to every process of the group.
     int code = run_command(text, sizeof text,
                            "setsid sh -c \"trap '' INT; (trap - INT; exec '%s' train " RUN
-                           "--out '%s' --gpus 2 --kimg 3200) & child=\\$!; sleep 1.5; "
-                           "kill -INT 0; wait \\$child\"",
-                           CPU_RANKS, in("stops"));
+                           "--out '%s' --gpus 2 --kimg 3200) & child=\\$!; n=0; while "
+                           "[ ! -s '%s'/0*/stats.jsonl ] && [ \\$n -lt 1200 ]; do sleep "
+                           "0.05; n=\\$((n+1)); done; kill -INT 0; wait \\$child\"",
+                           CPU_RANKS, in("stops"), in("stops"));
     must(code, 0, text);
     assert_int_equal(times(text, "stopped at "), 1);
     const char *run = run_in(in("stops"));
