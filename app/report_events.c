@@ -10,6 +10,7 @@
 #include "app/change.h"
 #include "app/diagnosis.h"
 #include "app/init_scale.h"
+#include "app/output/history_note.h"
 #include "app/train.h"
 
 #define FILES_MAX 1024 // of a skip's images, in events.jsonl
@@ -25,6 +26,9 @@ static void write_event(struct report *report, json_t *event, int64_t step, doub
     json_object_set_new(event, "rollbacks",
                         json_integer(report->trainer->progress.rollbacks));
     json_object_set_new(event, "timestamp", json_integer((json_int_t)time(NULL)));
+    struct history_note note;
+    if (history_note_of(event, &note))
+        history_add_note(monitor_history(report->monitor), &note);
     char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(event);
     if (line)

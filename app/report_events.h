@@ -28,7 +28,7 @@
  * A "change" has "net", "key" ("d.scale"), "before", "after" (as text), and "scale_before"
  * and "scale_after": what the request that it was part of did to the network's scale. One of
  * D has "fake_scale_before" and "fake_scale_after" too, where there is that scale. "by" is
- * "" for ctl and keys, "--set-at", or "--set-at, taken back by the rollback".
+ * "ctl", "key [" and its like, "--set-at", or "--set-at, taken back by the rollback".
  *
  * "init_scale", before the first step (init_scale.h), has "net", "loss" ("" or, where D has two
  * scales, real or fakes), "found" (limit, no limit, nothing), "largest" (the largest scale

@@ -107,11 +107,12 @@ static double kimg_of(const struct report *report)
 }
 
 static void begin_line(const struct report *report, struct look_line *line,
-                       const char *reason)
+                       const char *reason, int is_skip)
 {
     line->reason = reason;
     line->tensors = json_array();
     layer_column_clear(&line->column, report->trainer->last_place.step, kimg_of(report));
+    line->column.is_skip = is_skip;
 }
 
 // `twin` may be NULL; and `column`, of the heat map.
@@ -168,10 +169,10 @@ static void end_line(struct report *report, struct look_line *line)
 }
 
 static void write_view(struct report *report, const struct look_view *view,
-                       const char *reason)
+                       const char *reason, int is_skip)
 {
     struct look_line line;
-    begin_line(report, &line, reason);
+    begin_line(report, &line, reason, is_skip);
     add_view(report, line.tensors, &line.column, view);
     end_line(report, &line);
 }
@@ -179,7 +180,7 @@ static void write_view(struct report *report, const struct look_view *view,
 static void write_remains(struct report *report, int slot, const char *reason)
 {
     struct look_line line;
-    begin_line(report, &line, reason);
+    begin_line(report, &line, reason, 1);
     add_remains(report, line.tensors, &line.column, slot);
     end_line(report, &line);
 }
@@ -223,7 +224,7 @@ void report_layers(struct report *report)
     const struct trainer *trainer = report->trainer;
     const struct look_view *view = look_at_step(trainer);
     if (view)
-        write_view(report, view, "grad-stats");
+        write_view(report, view, "grad-stats", 0);
     for (int slot = 0; slot < trainer->results.record_count; slot++) {
         int is_g = train_slot_network(trainer, slot) == NETWORK_G;
         const char *reason = is_g ? "skip G" : "skip D";
@@ -231,7 +232,7 @@ void report_layers(struct report *report)
         if (!trainer->last.records[slot].was_skipped)
             continue;
         if (skip)
-            write_view(report, skip, reason);
+            write_view(report, skip, reason, 1);
         else
             write_remains(report, slot, reason);
     }

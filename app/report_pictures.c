@@ -109,7 +109,7 @@ void report_write_pictures(struct report *report)
     enum status status = dashboard_write_scales(
         &view.dashboard,
         run_folder_file(report->folder, path, sizeof path, "scales.png"));
-    if (status == STATUS_OK && view.layers.column_count > 0)
+    if (status == STATUS_OK && view.layers.column_count + view.layers.skip_count > 0)
         status = dashboard_write_layers(
             &view.dashboard,
             run_folder_file(report->folder, path, sizeof path, "stats.png"));

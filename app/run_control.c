@@ -9,7 +9,9 @@
 #include "app/run.h"
 
 #define CONTROL_WORDS "pause", "resume", "save", "stop"
-#define BY_SET_AT "--set-at" // who asks for it; "" is ctl, or a key
+// Who asks for a change; a key is "key [" and its like.
+#define BY_SET_AT "--set-at"
+#define BY_CTL "ctl"
 
 // " (--set-at)", for the end of a line.
 static const char *by_text(const char *by, char text[64])
@@ -103,14 +105,14 @@ static enum status change(struct run *run, const char *request, const char *by,
 }
 
 // A key's factor on the scale that the network has now.
-static enum status scale_by(struct run *run, int network, double factor)
+static enum status scale_by(struct run *run, int network, double factor, const char *key)
 {
     char request[64];
     struct reply reply;
     const struct grad_scaler *scaler = &run->trainer.player[network].scaler;
     snprintf(request, sizeof request, "%c.scale=%.9g", network == NETWORK_G ? 'g' : 'd',
              (double)grad_scaler_read(scaler).scale * factor);
-    TRY(change(run, request, "", &reply));
+    TRY(change(run, request, key, &reply));
     if (reply.status != STATUS_OK)
         report_say(&run->report, "not changed: %s", reply.text);
     return STATUS_OK;
@@ -196,7 +198,7 @@ static enum status answer_ctl(struct run *run, int *requests)
     else if (single_word(request, word)[0])
         TRY(obey(run, word, requests, &reply));
     else
-        TRY(change(run, request, "", &reply));
+        TRY(change(run, request, BY_CTL, &reply));
     control_answer(run->control, reply.status, reply.text);
     return STATUS_OK;
 }
@@ -244,12 +246,13 @@ enum status run_serve_control(struct run *run, int *requests)
     static const struct {
         int bit, network;
         double factor;
-    } keys[] = {{REQUEST_HALVE_G, NETWORK_G, 0.5},
-                {REQUEST_DOUBLE_G, NETWORK_G, 2.0},
-                {REQUEST_HALVE_D, NETWORK_D, 0.5},
-                {REQUEST_DOUBLE_D, NETWORK_D, 2.0}};
+        const char *name;
+    } keys[] = {{REQUEST_HALVE_G, NETWORK_G, 0.5, "key {"},
+                {REQUEST_DOUBLE_G, NETWORK_G, 2.0, "key }"},
+                {REQUEST_HALVE_D, NETWORK_D, 0.5, "key ["},
+                {REQUEST_DOUBLE_D, NETWORK_D, 2.0, "key ]"}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (*requests & keys[i].bit)
-            TRY(scale_by(run, keys[i].network, keys[i].factor));
+            TRY(scale_by(run, keys[i].network, keys[i].factor, keys[i].name));
     return *requests & REQUEST_CONTROL ? answer_ctl(run, requests) : STATUS_OK;
 }

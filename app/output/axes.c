@@ -113,7 +113,7 @@ void axis_draw_y(const struct canvas *canvas, const struct axis *axis, struct ar
 }
 
 void axis_draw_x(const struct canvas *canvas, const struct axis *axis, struct area inner,
-                 int has_labels)
+                 enum axis_labels labels)
 {
     char text[48];
     double first;
@@ -121,13 +121,13 @@ void axis_draw_x(const struct canvas *canvas, const struct axis *axis, struct ar
     const double bottom = inner.y + inner.h, baseline = bottom + LABEL_SIZE + 7.0;
     const double right = inner.x + inner.w;
     double taken = inner.x - 15.0; // labels so far reach to here
-    if (has_labels)
+    if (labels == AXIS_LABELS_AND_UNIT)
         canvas_text(canvas, taken, baseline, ALIGN_RIGHT, label_style, "kimg");
     for (int i = 0; i < count; i++) {
         const double tick = first + i * axis->step;
         const double x = axis_x(axis, inner, tick);
         canvas_hairline(canvas, x, inner.y, x, bottom, INK_LINE, 0.85);
-        if (!has_labels)
+        if (labels == AXIS_BARE)
             continue;
         axis_label(axis, tick, text, sizeof(text));
         const double width = canvas_text_width(canvas, label_style, text);

@@ -28,7 +28,8 @@ const char *axis_label(const struct axis *axis, double tick, char *text, size_t 
 
 /* Grid lines across `inner` with labels to its left (y) or below it (x, with "kimg"). */
 void axis_draw_y(const struct canvas *canvas, const struct axis *axis, struct area inner);
+enum axis_labels { AXIS_BARE, AXIS_LABELS, AXIS_LABELS_AND_UNIT };
 void axis_draw_x(const struct canvas *canvas, const struct axis *axis, struct area inner,
-                 int has_labels);
+                 enum axis_labels labels);
 
 #endif

@@ -42,6 +42,8 @@ struct dashboard {
     double tiles_kimg;    // when they were drawn
     const struct history_point *points;
     size_t point_count;
+    const struct history_note *notes;
+    size_t note_count;
     const struct layers_view *layers; // NULL: none
     int shows_layers;                 // the heat map in the place of both plots
     int hover_x, hover_y; // mouse in pixels, -1 when away: a read-out at that step

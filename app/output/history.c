@@ -17,6 +17,8 @@ struct history {
     struct history_point *points;
     size_t count, room;
     size_t thin_at; // the count at which the older half is thinned next
+    struct history_note *notes;
+    size_t note_count, note_room;
 };
 
 struct history *history_create(void)
@@ -35,6 +37,7 @@ void history_destroy(struct history *history)
         return;
     pthread_mutex_destroy(&history->mutex);
     free(history->points);
+    free(history->notes);
     free(history);
 }
 
@@ -126,11 +129,34 @@ void history_add(struct history *history, const struct history_point *point)
     pthread_mutex_unlock(&history->mutex);
 }
 
+void history_add_note(struct history *history, const struct history_note *note)
+{
+    pthread_mutex_lock(&history->mutex);
+    if (history->note_count == HISTORY_NOTES_MAX) {
+        const size_t half = HISTORY_NOTES_MAX / 2;
+        memmove(history->notes, history->notes + half, half * sizeof(*note));
+        history->note_count = half;
+    }
+    if (history->note_count == history->note_room) {
+        const size_t room = history->note_room ? 2 * history->note_room : 64;
+        struct history_note *notes = realloc(history->notes, room * sizeof(*notes));
+        if (notes) {
+            history->notes = notes;
+            history->note_room = room;
+        }
+    }
+    if (history->note_count < history->note_room)
+        history->notes[history->note_count++] = *note;
+    pthread_mutex_unlock(&history->mutex);
+}
+
 void history_rewind(struct history *history, int64_t step)
 {
     pthread_mutex_lock(&history->mutex);
     while (history->count > 0 && history->points[history->count - 1].step > step)
         history->count--;
+    while (history->note_count > 0 && history->notes[history->note_count - 1].step > step)
+        history->note_count--;
     pthread_mutex_unlock(&history->mutex);
 }
 
@@ -152,25 +178,48 @@ size_t history_count(const struct history *history)
     return count;
 }
 
-size_t history_copy(const struct history *history, struct history_point **points,
-                    size_t *room)
+// At most `count` items of `size` bytes into *items, which is grown to hold them if it can be.
+static size_t copy_items(const void *from, size_t count, size_t size, void **items,
+                         size_t *room)
 {
-    struct history *mutable = (struct history *)history;
-    pthread_mutex_lock(&mutable->mutex);
-    size_t count = history->count;
     if (count > *room) {
         // Room for as many again, so that a growing history does not realloc at each
         // frame.
-        struct history_point *grown = realloc(*points, 2 * count * sizeof(*grown));
+        void *grown = realloc(*items, 2 * count * size);
         if (grown) {
-            *points = grown;
+            *items = grown;
             *room = 2 * count;
         } else {
             count = *room;
         }
     }
     if (count > 0)
-        memcpy(*points, history->points, count * sizeof(**points));
+        memcpy(*items, from, count * size);
+    return count;
+}
+
+size_t history_copy(const struct history *history, struct history_point **points,
+                    size_t *room)
+{
+    struct history *mutable = (struct history *)history;
+    void *items = *points;
+    pthread_mutex_lock(&mutable->mutex);
+    const size_t count =
+        copy_items(history->points, history->count, sizeof(**points), &items, room);
     pthread_mutex_unlock(&mutable->mutex);
+    *points = items;
+    return count;
+}
+
+size_t history_copy_notes(const struct history *history, struct history_note **notes,
+                          size_t *room)
+{
+    struct history *mutable = (struct history *)history;
+    void *items = *notes;
+    pthread_mutex_lock(&mutable->mutex);
+    const size_t count =
+        copy_items(history->notes, history->note_count, sizeof(**notes), &items, room);
+    pthread_mutex_unlock(&mutable->mutex);
+    *notes = items;
     return count;
 }

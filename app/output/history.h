@@ -26,13 +26,30 @@ struct history_point {
     uint8_t changed[NETWORK_COUNT]; // a setting of it was changed after this step
 };
 
+/* What a mark stands for (history_note.h). */
+enum note_kind { NOTE_SKIP, NOTE_CHANGE, NOTE_ROLLBACK };
+
+#define HISTORY_NOTE 256
+#define HISTORY_NOTES_MAX 8192
+
+struct history_note {
+    int64_t step;
+    double kimg;
+    enum note_kind kind;
+    int network;             // NETWORK_G, NETWORK_D, or -1: the run
+    int number;              // of a rollback
+    char text[HISTORY_NOTE]; // lines for a person
+};
+
 struct history;
 
 /* NULL when there is no memory. */
 struct history *history_create(void);
 void history_destroy(struct history *history);
 void history_add(struct history *history, const struct history_point *point);
-/* Forgets all points after `step`. */
+/* Beyond HISTORY_NOTES_MAX the older half is forgotten; the marks stay. */
+void history_add_note(struct history *history, const struct history_note *note);
+/* Forgets all points and notes after `step`. */
 void history_rewind(struct history *history, int64_t step);
 /* A setting of that network was changed after the newest step, or its layers' types. */
 void history_mark(struct history *history, int network);
@@ -45,6 +62,9 @@ size_t history_count(const struct history *history);
  * kept), so that a run of days stays drawable. */
 size_t history_copy(const struct history *history, struct history_point **points,
                     size_t *room);
+
+size_t history_copy_notes(const struct history *history, struct history_note **notes,
+                          size_t *room);
 
 #define HISTORY_MAX 200000
 

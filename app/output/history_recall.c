@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/output/history_note.h"
 #include "app/output/json_lines.h"
 #include "app/output/rollbacks.h"
 
@@ -26,6 +27,7 @@ struct tick_facts {
 };
 
 struct logs {
+    struct history *history;
     struct rollbacks rollbacks;
     struct change *changes;
     struct tick_facts *ticks;
@@ -88,7 +90,12 @@ static void add_event(void *context, json_t *event)
     const char *word = json_string_value(json_object_get(event, "event"));
     const char *net = json_string_value(json_object_get(event, "net"));
     double step = number_of(event, "step");
-    if (!word || !net || !(step >= 1.0) || rollbacks_gave_up(&logs->rollbacks, event))
+    struct history_note note;
+    if (rollbacks_gave_up(&logs->rollbacks, event))
+        return;
+    if (history_note_of(event, &note))
+        history_add_note(logs->history, &note);
+    if (!word || !net || !(step >= 1.0))
         return;
     struct change change = {.step = (int64_t)step,
                             .kimg = number_of(event, "kimg"),
@@ -205,7 +212,7 @@ static void merge(const struct logs *logs, struct history *history)
 int64_t history_recall(struct history *history, const char *stats_path,
                        const char *events_path)
 {
-    struct logs logs = {0};
+    struct logs logs = {.history = history};
     rollbacks_read(&logs.rollbacks, events_path);
     json_lines_read(stats_path, add_tick, &logs);
     json_lines_read(events_path, add_event, &logs);

@@ -10,7 +10,7 @@
  * its own step, and one for every tick; a loss is the mean of the tick it falls into, and a
  * norm stands at the tick that it is the mean of. Returns the number that the next
  * tick has. Lines of steps that a rollback gave up, and lines that cannot be read, are
- * passed over; a file that is not there adds nothing. */
+ * passed over; a file that is not there adds nothing. Marks get their notes again. */
 int64_t history_recall(struct history *history, const char *stats_path,
                        const char *events_path);
 

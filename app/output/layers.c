@@ -12,9 +12,12 @@
 
 struct layers {
     pthread_mutex_t mutex;
-    int row_count, column_count;
+    int row_count;
     char name[LAYERS_MAX][LAYERS_NAME];
-    struct layer_column columns[LAYERS_LOOKS];
+    struct columns {
+        int count;
+        struct layer_column of[LAYERS_LOOKS];
+    } looks, skips;
 };
 
 struct layers *layers_create(void)
@@ -39,6 +42,7 @@ void layer_column_clear(struct layer_column *column, int64_t step, double kimg)
 {
     column->step = step;
     column->kimg = kimg;
+    column->is_skip = 0;
     for (int tensor = 0; tensor < LAYER_TENSORS; tensor++)
         for (int row = 0; row < LAYERS_MAX; row++)
             column->cell[tensor][row] = (struct layer_cell){NAN, NAN, 0};
@@ -58,17 +62,36 @@ static void join(struct layer_column *to, const struct layer_column *from)
             layer_cell_join(&to->cell[tensor][row], &from->cell[tensor][row]);
 }
 
-// Pairs of neighbours become one; the second's step and kimg stay.
-static void join_neighbours(struct layers *layers)
+// The second goes into the first, which then ends with it.
+static void join_second(struct layer_column *first, const struct layer_column *second)
 {
-    int half = layers->column_count / 2;
+    join(first, second);
+    first->step = second->step;
+}
+
+// Pairs of neighbours become one.
+static void join_looks(struct columns *looks)
+{
+    int half = looks->count / 2;
     for (int i = 0; i < half; i++) {
-        struct layer_column *first = &layers->columns[2 * i];
-        struct layer_column *second = &layers->columns[2 * i + 1];
-        join(second, first);
-        layers->columns[i] = *second;
+        looks->of[i] = looks->of[2 * i];
+        join_second(&looks->of[i], &looks->of[2 * i + 1]);
     }
-    layers->column_count = half;
+    looks->count = half;
+}
+
+// Those less than a hair of the picture apart become one: at most half of them are left.
+static void join_skips(struct columns *skips)
+{
+    double range = skips->of[skips->count - 1].kimg - skips->of[0].kimg;
+    int last = 0;
+    for (int i = 1; i < skips->count; i++) {
+        if (skips->of[i].kimg - skips->of[last].kimg <= range / (LAYERS_LOOKS / 2 - 1))
+            join_second(&skips->of[last], &skips->of[i]);
+        else
+            skips->of[++last] = skips->of[i];
+    }
+    skips->count = last + 1;
 }
 
 int layers_row(struct layers *layers, const char *name)
@@ -86,45 +109,59 @@ int layers_row(struct layers *layers, const char *name)
 void layers_add(struct layers *layers, const struct layer_column *column)
 {
     pthread_mutex_lock(&layers->mutex);
-    struct layer_column *last =
-        layers->column_count ? &layers->columns[layers->column_count - 1] : NULL;
+    struct columns *columns = column->is_skip ? &layers->skips : &layers->looks;
+    struct layer_column *last = columns->count ? &columns->of[columns->count - 1] : NULL;
     if (last && last->step == column->step) {
         join(last, column);
     } else {
-        if (layers->column_count == LAYERS_LOOKS)
-            join_neighbours(layers);
-        layers->columns[layers->column_count++] = *column;
+        if (columns->count == LAYERS_LOOKS && column->is_skip)
+            join_skips(columns);
+        else if (columns->count == LAYERS_LOOKS)
+            join_looks(columns);
+        columns->of[columns->count++] = *column;
     }
     pthread_mutex_unlock(&layers->mutex);
+}
+
+static void rewind_columns(struct columns *columns, int64_t step)
+{
+    while (columns->count > 0 && columns->of[columns->count - 1].step > step)
+        columns->count--;
 }
 
 void layers_rewind(struct layers *layers, int64_t step)
 {
     pthread_mutex_lock(&layers->mutex);
-    while (layers->column_count > 0 &&
-           layers->columns[layers->column_count - 1].step > step)
-        layers->column_count--;
+    rewind_columns(&layers->looks, step);
+    rewind_columns(&layers->skips, step);
     pthread_mutex_unlock(&layers->mutex);
+}
+
+static int copy_columns(const struct columns *from, struct layer_column **to)
+{
+    if (!*to)
+        *to = malloc(LAYERS_LOOKS * sizeof **to);
+    if (!*to)
+        return 0;
+    memcpy(*to, from->of, (size_t)from->count * sizeof **to);
+    return from->count;
 }
 
 void layers_copy(const struct layers *layers, struct layers_view *view)
 {
     struct layers *mutable = (struct layers *)(uintptr_t)layers;
-    if (!view->columns)
-        view->columns = malloc(LAYERS_LOOKS * sizeof *view->columns);
     pthread_mutex_lock(&mutable->mutex);
     view->row_count = layers->row_count;
     memcpy(view->name, layers->name, sizeof view->name);
-    view->column_count = view->columns ? layers->column_count : 0;
-    if (view->column_count)
-        memcpy(view->columns, layers->columns,
-               (size_t)view->column_count * sizeof *view->columns);
+    view->column_count = copy_columns(&layers->looks, &view->columns);
+    view->skip_count = copy_columns(&layers->skips, &view->skips);
     pthread_mutex_unlock(&mutable->mutex);
 }
 
 void layers_view_release(struct layers_view *view)
 {
     free(view->columns);
+    free(view->skips);
     *view = (struct layers_view){.columns = NULL};
 }
 
@@ -178,6 +215,8 @@ static void recall_line(void *context, json_t *line)
         return;
     struct layer_column column;
     layer_column_clear(&column, json_integer_value(step), json_number_value(kimg));
+    const char *reason = json_string_value(json_object_get(line, "reason"));
+    column.is_skip = reason && strncmp(reason, "skip", 4) == 0;
     json_array_foreach(tensors, i, tensor) recall_tensor(recall->layers, &column, tensor);
     layers_add(recall->layers, &column);
 }

@@ -3,8 +3,10 @@
  *        layers.jsonl -> [layers_recall] after a resume.
  * Owns:  its columns; safe between one writer and many readers (a mutex inside).
  *
- * Beyond LAYERS_LOOKS columns neighbours are joined, the worse value of each kept, so that a
- * run of days still fits the picture. */
+ * Steps of --grad-stats and skipped steps are kept apart: a look of the grid stands for the
+ * steps until the next one, a skip only for itself. Beyond LAYERS_LOOKS of either neighbours
+ * are joined, the worse value of each kept, so that a run of days still fits the picture; of
+ * skips those that are close together. */
 #ifndef APP_OUTPUT_LAYERS_H
 #define APP_OUTPUT_LAYERS_H
 
@@ -31,8 +33,9 @@ struct layer_cell {
 };
 
 struct layer_column {
-    int64_t step;
-    double kimg;
+    int64_t step; // the last that was joined
+    double kimg;  // of the first
+    int is_skip;  // else a look of --grad-stats
     struct layer_cell cell[LAYER_TENSORS][LAYERS_MAX];
 };
 
@@ -40,8 +43,10 @@ struct layer_column {
 struct layers_view {
     int row_count;
     char name[LAYERS_MAX][LAYERS_NAME]; // "g.conv1"; G's layers, then D's
-    int column_count;
-    struct layer_column *columns; // [LAYERS_LOOKS], the reader's
+    int column_count;                   // looks of --grad-stats
+    struct layer_column *columns;       // [LAYERS_LOOKS], the reader's
+    int skip_count;
+    struct layer_column *skips; // [LAYERS_LOOKS]
 };
 
 struct layers;
@@ -57,7 +62,7 @@ void layer_cell_join(struct layer_cell *to, const struct layer_cell *from);
 
 /* The row of that name, added at the end when it is new; -1 when there is no room. */
 int layers_row(struct layers *layers, const char *name);
-/* A column of the same step as the last one is joined with it. */
+/* A column of the same step and kind as the last one is joined with it. */
 void layers_add(struct layers *layers, const struct layer_column *column);
 
 /* Copies all; without memory for it, the view is empty. layers_view_release() afterwards. */

@@ -115,6 +115,8 @@ void monitor_publish(struct monitor *monitor, const struct dashboard *facts,
     monitor->facts.tiles = NULL;
     monitor->facts.points = NULL;
     monitor->facts.point_count = 0;
+    monitor->facts.notes = NULL;
+    monitor->facts.note_count = 0;
     monitor->facts.layers = NULL;
     monitor->version++;
     pthread_mutex_unlock(&monitor->mutex);
@@ -218,6 +220,9 @@ void monitor_read(struct monitor *monitor, struct monitor_view *view)
     dashboard->point_count =
         history_copy(monitor->history, &view->points, &view->points_room);
     dashboard->points = view->points;
+    dashboard->note_count =
+        history_copy_notes(monitor->history, &view->notes, &view->notes_room);
+    dashboard->notes = view->notes;
     layers_copy(monitor->layers, &view->layers);
     dashboard->layers = &view->layers;
     dashboard->hover_x = dashboard->hover_y = -1;
@@ -227,6 +232,7 @@ void monitor_view_release(struct monitor_view *view)
 {
     free(view->tiles);
     free(view->points);
+    free(view->notes);
     layers_view_release(&view->layers);
     *view = (struct monitor_view){.tiles = NULL};
 }

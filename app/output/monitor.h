@@ -61,6 +61,8 @@ struct monitor_view {
     size_t tiles_room;
     struct history_point *points;
     size_t points_room;
+    struct history_note *notes;
+    size_t notes_room;
     struct layers_view layers;
 };
 void monitor_read(struct monitor *monitor, struct monitor_view *view);

@@ -13,7 +13,7 @@
 
 /* Where the curves of a panel are. has_kimg: numbers below the x axis. */
 struct area plot_inner(struct area panel, int has_kimg);
-/* The same of the panel of scales, whose legend may have a third row. */
+/* The same of the panel of scales, whose legend may have more rows. */
 struct area plot_inner_of_scales(const struct dashboard *dashboard, struct area panel,
                                  int has_kimg);
 
@@ -35,8 +35,8 @@ void plot_losses(const struct canvas *canvas, const struct dashboard *dashboard,
 void plot_layers(const struct canvas *canvas, const struct dashboard *dashboard,
                  struct area area);
 
-/* The line and the box at the step below the pointer; inner areas of `count` plots, from
- * the top one down. */
+/* The line and the box at the step below the pointer, and what its marks stand for; inner
+ * areas of `count` plots with one range of kimg. */
 void plot_hover(const struct canvas *canvas, const struct dashboard *dashboard,
                 const struct series *series, const struct area *plots, int count);
 

@@ -2,18 +2,20 @@
  * precision's range.
  *
  * Rows are layers, G's above D's; the three blocks side by side are activations, their
- * gradients, and weight gradients; a column is one look, the newest at the right. A layer
- * that a look left out, such as G's where D overflowed, keeps its last colour. Both maps go
- * from dark (harmless) to bright (at the edge), so that they read without colour; what has
- * left the range has a hue of its own. */
+ * gradients, and weight gradients, each over all kimg of the run. A look of --grad-stats
+ * reaches until the next one; a skipped step is a thin line, and only through the layers of
+ * the network that skipped. Both maps go from dark (harmless) to bright (at the edge), so
+ * that they read without colour; what has left the range has a hue of its own, and what was
+ * not measured is as black as the ground. */
 #include <math.h>
 #include <stdio.h>
 
 #include "app/output/plot.h"
+#include "app/output/plot_marks.h"
 #include "app/output/plot_parts.h"
 
-#define HEAD 66.0           // title, note and the blocks' names above the maps
-#define FOOT 22.0           // kimg below the lower map
+#define HEAD 84.0           // title, note, key and the blocks' names above the maps
+#define FOOT 26.0           // kimg below the lower map
 #define NAMES 74.0          // layer names
 #define BLOCK_GAP 12.0      // between blocks
 #define NETWORK_GAP 5.0     // between G's rows and D's
@@ -22,6 +24,7 @@
 #define ROW_MAX 27.0
 #define NAME_HEIGHT 9.5 // rows less high do not all get their name
 #define BAR_WIDTH 170.0
+#define SKIP_WIDTH 2.5 // of a skipped step
 
 enum map_kind { MAP_HEADROOM, MAP_SMALL };
 
@@ -59,6 +62,8 @@ static struct color ramp(enum map_kind kind, double part)
 
 static double part_of(enum map_kind kind, const struct layer_cell *cell)
 {
+    if (kind == MAP_HEADROOM && isnan(cell->headroom)) // all of it is zero
+        return 0.0;
     if (kind == MAP_HEADROOM)
         return 1.0 - (double)cell->headroom / SAFE_DOUBLINGS;
     if (cell->small <= 0.0f)
@@ -79,6 +84,7 @@ struct map {
     struct area panel, inner; // inner: all three blocks
     double row_height, block_width;
     int first_of_d; // row
+    double kimg;    // at the right end of each block
 };
 
 static int first_row_of_d(const struct layers_view *layers)
@@ -89,13 +95,27 @@ static int first_row_of_d(const struct layers_view *layers)
     return row;
 }
 
-static struct map lay_out(const struct layers_view *layers, struct area panel,
+// Where the run is, or the last look.
+static double last_kimg(const struct dashboard *dashboard)
+{
+    const struct layers_view *layers = dashboard->layers;
+    double kimg = fmax(dashboard->kimg, 1e-3);
+    if (layers->column_count > 0)
+        kimg = fmax(kimg, layers->columns[layers->column_count - 1].kimg);
+    if (layers->skip_count > 0)
+        kimg = fmax(kimg, layers->skips[layers->skip_count - 1].kimg);
+    return kimg;
+}
+
+static struct map lay_out(const struct dashboard *dashboard, struct area panel,
                           enum map_kind kind, double foot)
 {
+    const struct layers_view *layers = dashboard->layers;
     struct map map = {.kind = kind,
                       .layers = layers,
                       .panel = panel,
-                      .first_of_d = first_row_of_d(layers)};
+                      .first_of_d = first_row_of_d(layers),
+                      .kimg = last_kimg(dashboard)};
     map.inner = (struct area){panel.x + PLOT_PADDING + NAMES, panel.y + HEAD,
                               fmax(30.0, panel.w - NAMES - 2.0 * PLOT_PADDING),
                               fmax(10.0, panel.h - HEAD - foot)};
@@ -118,41 +138,50 @@ static double block_x(const struct map *map, int tensor)
 
 /* ---- parts ----------------------------------------------------------------------- */
 
+static int is_seen(const struct layer_cell *cell)
+{
+    return cell->has_overflowed || !isnan(cell->headroom) || !isnan(cell->small);
+}
+
 static void draw_cell(const struct canvas *canvas, const struct map *map,
                       const struct layer_cell *cell, struct area area)
 {
-    const float value = map->kind == MAP_HEADROOM ? cell->headroom : cell->small;
+    if (!is_seen(cell))
+        return;
     if (cell->has_overflowed && map->kind == MAP_HEADROOM)
         canvas_ink(canvas, INK_BAD, 1.0);
-    else if (isnan(value))
-        return;
     else
         select_color(canvas, ramp(map->kind, part_of(map->kind, cell)));
     cairo_rectangle(canvas->cairo, area.x, area.y, area.w, area.h);
     cairo_fill(canvas->cairo);
 }
 
-static int is_seen(const struct layer_cell *cell)
+static double kimg_x(const struct map *map, int tensor, double kimg)
 {
-    return cell->has_overflowed || !isnan(cell->headroom) || !isnan(cell->small);
+    return block_x(map, tensor) + map->block_width * kimg / map->kimg;
 }
 
 static void draw_row(const struct canvas *canvas, const struct map *map, int tensor,
                      int row)
 {
     const struct layers_view *layers = map->layers;
-    const double width = map->block_width / layers->column_count;
-    const double height = map->row_height - (map->row_height > 6.0 ? 1.0 : 0.0);
-    const struct layer_cell *held = NULL;
+    const double end = block_x(map, tensor) + map->block_width;
+    struct area area = {.y = row_y(map, row),
+                        .h = map->row_height - (map->row_height > 6.0 ? 1.0 : 0.0)};
     for (int i = 0; i < layers->column_count; i++) {
-        const struct layer_cell *cell = &layers->columns[i].cell[tensor][row];
-        if (is_seen(cell) && !cell->has_overflowed)
-            held = cell;
-        const struct layer_cell *shown = is_seen(cell) ? cell : held;
-        if (shown)
-            draw_cell(canvas, map, shown,
-                      (struct area){block_x(map, tensor) + i * width, row_y(map, row),
-                                    width, height});
+        const int is_last = i + 1 == layers->column_count;
+        area.x = kimg_x(map, tensor, layers->columns[i].kimg);
+        area.w =
+            (is_last ? end : kimg_x(map, tensor, layers->columns[i + 1].kimg)) - area.x;
+        area.w = fmax(area.w, is_last ? SKIP_WIDTH : 0.0);
+        area.x = fmin(area.x, end - area.w);
+        draw_cell(canvas, map, &layers->columns[i].cell[tensor][row], area);
+    }
+    area.w = SKIP_WIDTH;
+    for (int i = 0; i < layers->skip_count; i++) {
+        const double x = kimg_x(map, tensor, layers->skips[i].kimg) - SKIP_WIDTH / 2.0;
+        area.x = fmin(fmax(x, block_x(map, tensor)), end - SKIP_WIDTH);
+        draw_cell(canvas, map, &layers->skips[i].cell[tensor][row], area);
     }
 }
 
@@ -211,8 +240,7 @@ static void draw_bar(const struct canvas *canvas, const struct map *map)
     static const char *const marks[][3] = {{"16+", "8", "0"}, {"0.01 %", "1 %", "100 %"}};
     const struct text_style style = {10.5, 0, INK_FAINT};
     const double width = fmin(BAR_WIDTH, map->panel.w * 0.25);
-    const double right = map->panel.x + map->panel.w - PLOT_PADDING -
-                         (map->kind == MAP_HEADROOM ? 78.0 : 0.0);
+    const double right = map->panel.x + map->panel.w - PLOT_PADDING;
     const struct area bar = {right - width, map->panel.y + 13.0, width, 9.0};
     for (int i = 0; i < 48; i++) {
         select_color(canvas, ramp(map->kind, i / 47.0));
@@ -224,33 +252,49 @@ static void draw_bar(const struct canvas *canvas, const struct map *map)
     for (int i = 0; i < 3; i++)
         canvas_text(canvas, bar.x + bar.w * i / 2.0, bar.y + bar.h + 12.0, aligns[i],
                     style, marks[map->kind][i]);
-    if (map->kind != MAP_HEADROOM)
-        return;
-    canvas_ink(canvas, INK_BAD, 1.0);
-    cairo_rectangle(canvas->cairo, right + 14.0, bar.y, 14.0, bar.h);
-    cairo_fill(canvas->cairo);
-    canvas_text(canvas, right + 33.0, bar.y + 9.0, ALIGN_LEFT, style, "inf, NaN");
 }
 
-static void draw_kimg(const struct canvas *canvas, const struct map *map)
+static double draw_swatch(const struct canvas *canvas, double x, double y, double end,
+                          enum ink ink, const char *word)
 {
-    const struct text_style style = {11.0, 0, INK_FAINT};
-    const struct layers_view *layers = map->layers;
-    const double y = row_y(map, layers->row_count) + 15.0;
-    char first[40], last[48], number[40];
-    kimg_text(layers->columns[0].kimg, first, sizeof first);
-    snprintf(
-        last, sizeof last, "%s kimg",
-        kimg_text(layers->columns[layers->column_count - 1].kimg, number, sizeof number));
-    for (int tensor = 0; tensor < LAYER_TENSORS; tensor++) {
-        const double x = block_x(map, tensor);
-        if (layers->column_count > 1)
-            canvas_text(canvas, x, y, ALIGN_LEFT, style, first);
-        canvas_text(canvas, x + map->block_width, y, ALIGN_RIGHT, style, last);
-    }
+    const struct text_style style = {11.0, 0, INK_MUTED};
+    canvas_fill_round(canvas, (struct area){x - 1.0, y - 10.0, 14.0, 11.0}, 0.0, INK_LINE,
+                      1.0);
+    canvas_fill(canvas, (struct area){x, y - 9.0, 12.0, 9.0}, ink);
+    return x + 34.0 + canvas_text_fit(canvas, x + 18.0, y, end - x - 18.0, style, word);
 }
 
-static void draw_map(const struct canvas *canvas, const struct map *map, int has_kimg)
+/* What has a hue of its own, and why most of a map may be empty. */
+static void draw_key(const struct canvas *canvas, const struct dashboard *dashboard,
+                     const struct map *map)
+{
+    const struct text_style style = {11.0, 0, INK_MUTED};
+    const double y = map->panel.y + 56.0;
+    const double end = map->panel.x + map->panel.w - PLOT_PADDING;
+    double x = map->panel.x + PLOT_PADDING + 1.0;
+    if (map->kind == MAP_HEADROOM)
+        x = draw_swatch(canvas, x, y, end, INK_BAD, "inf, NaN");
+    x = draw_swatch(canvas, x, y, end, INK_BACKGROUND, "not measured");
+    if (map->layers->column_count == 0)
+        x += 16.0 + canvas_text_fit(canvas, x, y, end - x, style,
+                                    "lines: skipped steps only (--grad-stats N measures "
+                                    "every N steps)");
+    plot_rollback_key(canvas, dashboard, x, y, end);
+}
+
+/* Grid lines behind the cells; numbers below the lower map. */
+static void draw_axis(const struct canvas *canvas, const struct map *map, int tensor,
+                      enum axis_labels labels)
+{
+    const struct area block = {block_x(map, tensor), map->inner.y, map->block_width,
+                               row_y(map, map->layers->row_count) - map->inner.y};
+    const struct axis axis =
+        axis_exact(0.0, map->kimg, (int)fmax(2.0, fmin(6.0, block.w / 70.0)));
+    axis_draw_x(canvas, &axis, block, labels);
+}
+
+static void draw_map(const struct canvas *canvas, const struct dashboard *dashboard,
+                     const struct map *map, int has_kimg)
 {
     plot_title(canvas, map->panel,
                map->kind == MAP_HEADROOM ? "Headroom" : "Lost to the small end",
@@ -258,14 +302,20 @@ static void draw_map(const struct canvas *canvas, const struct map *map, int has
                    ? "doublings left before f16 ends at 65504"
                    : "share of values that are subnormal, or zero where f32 is not");
     draw_bar(canvas, map);
+    draw_key(canvas, dashboard, map);
     draw_heads(canvas, map);
     for (int tensor = 0; tensor < LAYER_TENSORS; tensor++) {
+        const struct area block = {block_x(map, tensor), map->inner.y, map->block_width,
+                                   row_y(map, map->layers->row_count) - map->inner.y};
         draw_ground(canvas, map, tensor);
+        draw_axis(canvas, map, tensor,
+                  !has_kimg     ? AXIS_BARE
+                  : tensor == 0 ? AXIS_LABELS_AND_UNIT
+                                : AXIS_LABELS);
         draw_block(canvas, map, tensor);
+        plot_rollbacks(canvas, dashboard, 0.0, map->kimg, block, 0);
     }
     draw_names(canvas, map);
-    if (has_kimg)
-        draw_kimg(canvas, map);
 }
 
 static void draw_nothing(const struct canvas *canvas, struct area area)
@@ -282,7 +332,8 @@ void plot_layers(const struct canvas *canvas, const struct dashboard *dashboard,
                  struct area area)
 {
     const struct layers_view *layers = dashboard->layers;
-    if (!layers || layers->column_count == 0 || layers->row_count == 0) {
+    if (!layers || layers->column_count + layers->skip_count == 0 ||
+        layers->row_count == 0) {
         draw_nothing(canvas, area);
         return;
     }
@@ -290,8 +341,8 @@ void plot_layers(const struct canvas *canvas, const struct dashboard *dashboard,
     const struct area upper = {area.x, area.y, area.w, height - FOOT / 2.0};
     const struct area lower = {area.x, area.y + upper.h + gap, area.w,
                                area.h - upper.h - gap};
-    const struct map headroom = lay_out(layers, upper, MAP_HEADROOM, PLOT_PADDING);
-    const struct map small = lay_out(layers, lower, MAP_SMALL, PLOT_PADDING + FOOT);
-    draw_map(canvas, &headroom, 0);
-    draw_map(canvas, &small, 1);
+    const struct map headroom = lay_out(dashboard, upper, MAP_HEADROOM, PLOT_PADDING);
+    const struct map small = lay_out(dashboard, lower, MAP_SMALL, PLOT_PADDING + FOOT);
+    draw_map(canvas, dashboard, &headroom, 0);
+    draw_map(canvas, dashboard, &small, 1);
 }

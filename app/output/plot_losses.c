@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "app/output/plot_marks.h"
 #include "app/output/plot_parts.h"
 
 /* Smallest to largest loss of each column. A column with steps but no finite loss ends
@@ -98,6 +99,7 @@ void plot_losses(const struct canvas *canvas, const struct dashboard *dashboard,
     draw_loss_legend(canvas, dashboard, panel);
     plot_frame(canvas, series, &axis, inner, has_kimg);
     plot_begin_curves(canvas, inner);
+    plot_rollbacks(canvas, dashboard, series->kimg_low, series->kimg_high, inner, 0);
     for (int net = 0; net < NETWORK_COUNT; net++)
         draw_band(canvas, series, &axis, inner, net);
     for (int net = 0; net < NETWORK_COUNT; net++)

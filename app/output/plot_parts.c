@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "app/output/plot_marks.h"
+
 #define HEAD 50.0   // title and legend above the inner area
 #define ROW 18.0    // of a legend
 #define GUTTER 52.0 // y labels
@@ -34,7 +36,9 @@ int plot_scale_count(const struct dashboard *dashboard)
 struct area plot_inner_of_scales(const struct dashboard *dashboard, struct area panel,
                                  int has_kimg)
 {
-    const double more = ROW * (plot_scale_count(dashboard) - NETWORK_COUNT);
+    const int rows =
+        plot_scale_count(dashboard) - NETWORK_COUNT + plot_has_mark_key(dashboard);
+    const double more = ROW * rows;
     struct area inner = plot_inner(panel, has_kimg);
     inner.y += more;
     inner.h = fmax(1.0, inner.h - more);
@@ -135,7 +139,7 @@ void plot_frame(const struct canvas *canvas, const struct series *series,
     const int tick_count = (int)fmax(3.0, fmin(12.0, inner.w / 80.0));
     const struct axis x_axis =
         axis_exact(series->kimg_low, series->kimg_high, tick_count);
-    axis_draw_x(canvas, &x_axis, inner, has_kimg);
+    axis_draw_x(canvas, &x_axis, inner, has_kimg ? AXIS_LABELS_AND_UNIT : AXIS_BARE);
     axis_draw_y(canvas, y_axis, inner);
     if (series->point_count > 0)
         return;

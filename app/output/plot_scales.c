@@ -1,10 +1,11 @@
 /* plot_scales.c - the loss scales on a log2 axis; every skip, every step that was held back
- * and every change a mark. */
+ * every change and every rollback a mark. */
 #include "app/output/plot.h"
 
 #include <math.h>
 #include <stdio.h>
 
+#include "app/output/plot_marks.h"
 #include "app/output/plot_parts.h"
 #include "app/output/progress.h"
 
@@ -210,10 +211,13 @@ void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
                                             now > 0.0f ? log2((double)now) : (double)NAN);
     plot_title(canvas, panel, "Loss scale", "log2 axis");
     draw_scale_legend(canvas, dashboard, panel);
+    plot_mark_key(canvas, dashboard, panel.x + PLOT_PADDING,
+                  panel.y + 20.0 + count * 18.0, panel.x + panel.w - PLOT_PADDING);
     plot_frame(canvas, series, &axis, inner, has_kimg);
     plot_begin_curves(canvas, inner);
     for (int net = 0; net < NETWORK_COUNT; net++)
         draw_changes(canvas, series, inner, net);
+    plot_rollbacks(canvas, dashboard, series->kimg_low, series->kimg_high, inner, 1);
     for (int net = 0; net < count; net++)
         draw_scale_curve(canvas, series, &axis, inner, net);
     for (int net = 0; net < NETWORK_COUNT; net++)

@@ -397,6 +397,68 @@ static void test_the_read_out_appears_over_the_plots_only(void **state)
     free(points);
 }
 
+static void test_a_rollback_is_a_line_in_curves_and_layers(void **state)
+{
+    (void)state;
+    const uint32_t yellow =
+        0xf2c14e; // dashes are not quite opaque: what differs is counted
+    struct history_point *points = make_points(1000);
+    struct dashboard dashboard = make_dashboard(points, 1000);
+    struct history_note note = {.step = 500,
+                                .kimg = 32.0,
+                                .kind = NOTE_ROLLBACK,
+                                .network = NETWORK_D,
+                                .number = 3};
+    struct frame without = frame_create(1280, 720), with = frame_create(1280, 720);
+    draw(&dashboard, &without);
+    assert_int_equal(count_color(&without, yellow), 0);
+    dashboard.notes = &note;
+    dashboard.note_count = 1;
+    draw(&dashboard, &with);
+    // Between 0 and 64 kimg, in both plots: the middle of the curves, all the way down.
+    int rows = 0, middle = (606 + 52 + 1260 - 14) / 2;
+    for (int y = 78; y < 680; y++) {
+        int differs = 0;
+        for (int x = middle - 3; x <= middle + 3; x++)
+            differs |= at(&with, x, y) != at(&without, x, y);
+        rows += differs;
+    }
+    assert_in_range(rows, 150, 500);
+    free(points);
+    free(without.pixels);
+    free(with.pixels);
+}
+
+static void test_the_pointer_near_a_mark_reads_its_note(void **state)
+{
+    (void)state;
+    struct history_point *points = make_points(1000);
+    struct dashboard dashboard = make_dashboard(points, 1000);
+    struct history_note note = {
+        .step = 508, .kimg = 508 * 0.064, .kind = NOTE_SKIP, .network = NETWORK_D};
+    strcpy(note.text, "D skipped: d.conv1, weight gradient\nscale 2 \xe2\x86\x92 1\n"
+                      "cause: the scale was too high");
+    struct frame bare = frame_create(1280, 720), noted = frame_create(1280, 720);
+    const double x = 658.0 + (1246.0 - 658.0) * 508.0 / 1000.0;
+    const int distances[] = {0, 5, -5, 12};
+    for (int i = 0; i < 4; i++) {
+        dashboard.hover_x = (int)x + distances[i];
+        dashboard.hover_y = 250;
+        dashboard.notes = NULL;
+        dashboard.note_count = 0;
+        draw(&dashboard, &bare);
+        dashboard.notes = &note;
+        dashboard.note_count = 1;
+        draw(&dashboard, &noted);
+        // Three lines of text, or nothing.
+        assert_true(distances[i] == 12 ? count_changes(&bare, &noted) == 0
+                                       : count_changes(&bare, &noted) > 1000);
+    }
+    free(points);
+    free(bare.pixels);
+    free(noted.pixels);
+}
+
 static void test_samples_keep_their_colours_at_every_scale_and_channel_count(void **state)
 {
     (void)state;
@@ -546,6 +608,8 @@ int main(void)
         cmocka_unit_test(test_facts_that_are_not_numbers_do_no_harm),
         cmocka_unit_test(test_long_and_broken_texts_overlap_nothing),
         cmocka_unit_test(test_two_hundred_thousand_points_are_drawn_in_time),
+        cmocka_unit_test(test_a_rollback_is_a_line_in_curves_and_layers),
+        cmocka_unit_test(test_the_pointer_near_a_mark_reads_its_note),
         cmocka_unit_test(test_the_read_out_appears_over_the_plots_only),
         cmocka_unit_test(
             test_samples_keep_their_colours_at_every_scale_and_channel_count),

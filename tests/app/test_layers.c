@@ -161,7 +161,7 @@ static uint32_t *draw(int has_columns, int has_overflow)
     }
     layers_copy(layers, &view);
     struct dashboard dashboard = {
-        .layers = &view, .shows_layers = 1, .hover_x = -1, .hover_y = -1};
+        .kimg = 0.256, .layers = &view, .shows_layers = 1, .hover_x = -1, .hover_y = -1};
     uint32_t *pixels = calloc(WIDTH * HEIGHT, sizeof *pixels);
     dashboard_draw(&dashboard, pixels, WIDTH, HEIGHT, WIDTH * 4);
     layers_view_release(&view);
@@ -179,6 +179,93 @@ static void test_an_overflow_stands_out_in_the_map(void **state)
     assert_true(both > legend + 800);
     free(quiet);
     free(loud);
+}
+
+/* A run of 100 kimg without --grad-stats: D's skip at `kimg`, if that is not negative. */
+static uint32_t *draw_skip(double kimg)
+{
+    struct layers *layers = layers_create();
+    struct layers_view view = {0};
+    layers_row(layers, "g.conv1");
+    layers_row(layers, "d.conv1");
+    struct layer_column column;
+    layer_column_clear(&column, 1, 1.0);
+    column.is_skip = 1; // the first step, of G
+    column.cell[LAYER_WEIGHT_GRADIENTS][0] = (struct layer_cell){8.0f, 0.0f, 0};
+    layers_add(layers, &column);
+    layer_column_clear(&column, 2, kimg);
+    column.is_skip = 1;
+    column.cell[LAYER_WEIGHT_GRADIENTS][1] = (struct layer_cell){0.0f, 0.0f, 1};
+    if (kimg >= 0.0)
+        layers_add(layers, &column);
+    layers_copy(layers, &view);
+    assert_int_equal(view.column_count, 0);
+    struct dashboard dashboard = {
+        .kimg = 100.0, .layers = &view, .shows_layers = 1, .hover_x = -1, .hover_y = -1};
+    uint32_t *pixels = calloc(WIDTH * HEIGHT, sizeof *pixels);
+    dashboard_draw(&dashboard, pixels, WIDTH, HEIGHT, WIDTH * 4);
+    layers_view_release(&view);
+    layers_destroy(layers);
+    return pixels;
+}
+
+// Left and right end of what differs between two pictures; false where nothing does.
+static int find_difference(const uint32_t *a, const uint32_t *b, int *left, int *right)
+{
+    *left = WIDTH;
+    *right = -1;
+    for (int i = 0; i < WIDTH * HEIGHT; i++)
+        if (a[i] != b[i]) {
+            *left = i % WIDTH < *left ? i % WIDTH : *left;
+            *right = i % WIDTH > *right ? i % WIDTH : *right;
+        }
+    return *right >= 0;
+}
+
+static void test_a_skipped_step_is_a_thin_line_at_its_kimg(void **state)
+{
+    (void)state;
+    uint32_t *without = draw_skip(-1.0), *early = draw_skip(25.0),
+             *late = draw_skip(75.0);
+    int left[2], right[2];
+    assert_true(find_difference(without, early, &left[0], &right[0]));
+    assert_true(find_difference(without, late, &left[1], &right[1]));
+    // A hair: the other network's column is not drawn on to it.
+    assert_in_range(right[0] - left[0], 1, 5);
+    assert_in_range(right[1] - left[1], 1, 5);
+    // Half the width of a block apart, which is less than a third of the right half.
+    assert_in_range(left[1] - left[0], 50, WIDTH / 10);
+    free(without);
+    free(early);
+    free(late);
+}
+
+static void test_skips_far_apart_are_never_joined(void **state)
+{
+    (void)state;
+    struct layers *layers = layers_create();
+    struct layers_view view = {0};
+    struct layer_column column;
+    layers_row(layers, "d.conv1");
+    for (int i = 0; i < 5 * LAYERS_LOOKS; i++) {
+        // Most in the first tenth of the run; two by themselves.
+        double kimg = i == 400 ? 500.0 : i > 400 ? 1000.0 + 1e-4 * i : 0.25 * i;
+        layer_column_clear(&column, i + 1, kimg);
+        column.is_skip = 1;
+        column.cell[LAYER_ACTIVATIONS][0].has_overflowed = i == 400;
+        layers_add(layers, &column);
+    }
+    layers_copy(layers, &view);
+    assert_in_range(view.skip_count, 3, LAYERS_LOOKS);
+    int seen = 0;
+    for (int i = 0; i < view.skip_count; i++)
+        if (view.skips[i].cell[LAYER_ACTIVATIONS][0].has_overflowed) {
+            assert_true(view.skips[i].kimg == 500.0);
+            seen++;
+        }
+    assert_int_equal(seen, 1);
+    layers_view_release(&view);
+    layers_destroy(layers);
 }
 
 static void test_the_window_has_room_for_the_map_at_any_size(void **state)
@@ -233,6 +320,8 @@ int main(void)
         cmocka_unit_test(test_looks_after_a_step_are_forgotten),
         cmocka_unit_test(test_a_resumed_run_recalls_its_looks),
         cmocka_unit_test(test_an_overflow_stands_out_in_the_map),
+        cmocka_unit_test(test_a_skipped_step_is_a_thin_line_at_its_kimg),
+        cmocka_unit_test(test_skips_far_apart_are_never_joined),
         cmocka_unit_test(test_the_window_has_room_for_the_map_at_any_size),
         cmocka_unit_test(test_without_a_look_the_map_says_how_to_get_one),
     };
