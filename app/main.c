@@ -1,4 +1,6 @@
 /* main.c - names the commands, prints the one sentence of a failure, exits with its code. */
+#include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -69,12 +71,41 @@ static enum status dispatch(int argc, char **argv)
         argv[1]);
 }
 
+/* Where standard input, output or error is closed, the next file that is opened would take its
+ * number, and what is printed would go into a log or a checkpoint. What is opened here in its
+ * place cannot be used, which is an error as before. */
+static void keep_standard_numbers(void)
+{
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+    for (int number = 0; number < 3; number++)
+        if (fcntl(number, F_GETFD) < 0)
+            (void)open("/dev/null", modes[number]);
+}
+
+// What was printed may still be in a buffer: whether it arrived is known only now.
+static enum status close_standard_output(void)
+{
+    int failed = ferror(stdout);
+    errno = 0;
+    failed |= fclose(stdout) != 0;
+    if (!failed)
+        return STATUS_OK;
+    return status_fail(
+        STATUS_FAILED,
+        "standard output: could not be written%s%s; what was printed there "
+        "is lost or incomplete",
+        errno ? ": " : "", errno ? strerror(errno) : "");
+}
+
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, ""); // for the progress bar; numbers stay in the C locale
     // A file over the limit of `ulimit -f` is then an error with a sentence, not a death.
     signal(SIGXFSZ, SIG_IGN);
+    keep_standard_numbers();
     enum status status = dispatch(argc, argv);
+    if (status == STATUS_OK)
+        status = close_standard_output();
     if (status != STATUS_OK)
         fprintf(stderr, "twinscale: %s\n", status_message());
     return status_exit_code(status);
