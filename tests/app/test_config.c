@@ -516,6 +516,10 @@ static void test_text_that_a_json_file_cannot_hold_is_refused(void **state)
     char line[700] = "--data ";
     memset(line + 7, 'a', 600);
     assert_refused(line, STATUS_USAGE, "--data: the value has 600 bytes and at most 511");
+    line[7 + 512] = '\0';
+    assert_refused(line, STATUS_USAGE, "--data: the value has 512 bytes and at most 511");
+    line[7 + 511] = '\0';
+    assert_int_equal(strlen(parsed(line).data), 511);
     assert_refused("--data b\xe9t\xe9", STATUS_USAGE,
                    "--data: byte 2 of the value is not "
                    "UTF-8");

@@ -390,6 +390,8 @@ static void test_the_loss_is_right_at_extreme_logits(void **state)
     assert_true(seed[0] == 0.0f && seed[1] == -1.0f && seed[2] == -0.5f);
     assert_true(job.sums.sign == 1.0 && job.sums.score == 3.0);
     assert_true(job.sums.score_sq == 80009.0 && job.sums.count == 4);
+    double loss_sq = 40000.0 + log(2.0) * log(2.0) + pow(log1p(exp(-3.0)), 2.0);
+    assert_true(fabs(job.sums.loss_sq - loss_sq) < 1e-2);
     assert_true(job.sums.nonfinite == 0.0);
     logits[2] = NAN;
     loss_probe(&job);
