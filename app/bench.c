@@ -18,7 +18,7 @@
 
 #define DEFAULT_PRESET "fmnist-quick" // with neither --preset nor --data
 #define DEFAULT_KIMG 20.0             // of each run of `bench scaler`
-#define SEEDS_MAX 100
+#define RUNS_MAX 100                  // of one choice of `bench scaler`
 #define SECONDS_MAX 3600.0
 #define COMPARES_MAX 4
 
@@ -73,10 +73,11 @@ static void print_help(void)
         "           algorithm does come to the most that this device can do in "
         "registers,\n"
         "           measured in the same rounds.\n\n"
-        "  --seeds N      scaler: runs of each choice, from --seed on      (3)\n"
+        "  --seeds N      scaler: runs of each choice, from --seed on,     (3)\n"
+        "                 1 to %d\n"
         "  --kimg KIMG    scaler: length of each run                       (%g)\n"
         "  --seconds S    precision: time for each choice, at least        (3)\n"
-        "                 layers: time for all, about                      (3)\n"
+        "                 layers: time for all, about; at most %g\n"
         "  --json FILE    layers: write the same as JSON                   (not "
         "written)\n"
         "  --out FOLDER   where the numbered folder is made; layers has none "
@@ -108,7 +109,7 @@ static void print_help(void)
         "--kimg 50\n"
         "          TWINSCALE_CONV=direct twinscale bench layers --preset dcgan64 "
         "--threads 1\n",
-        DEFAULT_KIMG);
+        RUNS_MAX, DEFAULT_KIMG, SECONDS_MAX);
 }
 
 /* ---- the command line ------------------------------------------------------------ */
@@ -163,11 +164,11 @@ static int has_setting(int argc, char **argv, const char *name)
 static enum status read_seeds(struct bench *bench, const char *value)
 {
     int64_t seeds;
-    if (number_read_whole(value, &seeds) != NUMBER_OK || seeds < 1 || seeds > SEEDS_MAX)
+    enum number_error error = number_read_whole(value, &seeds);
+    if (error != NUMBER_OK || seeds < 1 || seeds > RUNS_MAX)
         return status_fail(STATUS_USAGE,
-                           "--seeds: \"%s\" is no number of runs; give a whole "
-                           "number from 1 to %d",
-                           value, SEEDS_MAX);
+                           "--seeds: \"%s\" %s; give a whole number of runs from 1 to %d",
+                           value, number_problem(error), RUNS_MAX);
     bench->seeds = (int)seeds;
     return STATUS_OK;
 }
@@ -175,12 +176,13 @@ static enum status read_seeds(struct bench *bench, const char *value)
 static enum status read_seconds(struct bench *bench, const char *value)
 {
     double seconds;
-    if (number_read(value, &seconds) != NUMBER_OK || !(seconds > 0.0) ||
-        seconds > SECONDS_MAX)
-        return status_fail(STATUS_USAGE,
-                           "--seconds: \"%s\" is no time to measure for; give a number "
-                           "above 0 and at most %g",
-                           value, SECONDS_MAX);
+    enum number_error error = number_read(value, &seconds);
+    if (error != NUMBER_OK || !(seconds > 0.0) || seconds > SECONDS_MAX)
+        return status_fail(
+            STATUS_USAGE,
+            "--seconds: \"%s\" %s; give a number of seconds above 0 and at "
+            "most %g",
+            value, number_problem(error), SECONDS_MAX);
     bench->seconds = seconds;
     return STATUS_OK;
 }

@@ -164,10 +164,11 @@ static enum status read_scale(struct plan *plan, int key, const char *value)
 {
     double scale;
     const struct setting *init = setting_find("g_init_scale");
-    if (number_read(value, &scale) != NUMBER_OK || scale < init->min || scale > init->max)
-        return status_fail(STATUS_USAGE,
-                           "%s: \"%.60s\" is no scale; give a number from %.3g to %.3g",
-                           changeable[key].key, value, init->min, init->max);
+    enum number_error error = number_read(value, &scale);
+    if (error != NUMBER_OK || scale < init->min || scale > init->max)
+        return status_fail(
+            STATUS_USAGE, "%s: \"%.60s\" %s; give a number from %.3g to %.3g",
+            changeable[key].key, value, number_problem(error), init->min, init->max);
     plan->scale[network_of(key)] = (float)scale;
     return STATUS_OK;
 }

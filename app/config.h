@@ -153,10 +153,11 @@ struct planted_fault {
     int64_t first, last; // the first step is 1; last is INT64_MAX for "d:10-:nan"
     enum fault_kind kind;
 };
-/* Reads "d:10-40:inf", or several such with commas between: their number, or 0 if one of
- * them is not of that form or there are more than FAULTS_MAX. config_faults.c */
+/* Reads "d:10-40:inf", or several such with commas between, or none of "". STATUS_USAGE with
+ * the reason. config_faults.c */
 #define FAULTS_MAX 8
-int config_read_faults(const char *text, struct planted_fault faults[FAULTS_MAX]);
+enum status config_read_faults(const char *text, struct planted_fault faults[FAULTS_MAX],
+                               int *count);
 
 /* Settings to change in the run, as `set_at` writes them: a kimg and what `twinscale ctl`
  * takes, one a line. config_set_at.c */

@@ -1,21 +1,37 @@
 /* config_faults.c - reads --inject: faults to plant. */
-#include <stdint.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "app/config.h"
 #include "app/number.h"
 
-/* Reads digits at *text and moves it past them. */
-static int read_step(const char **text, int64_t *step)
+static enum status refuse(const char *fault)
 {
-    char digits[20];
+    return status_fail(
+        STATUS_USAGE,
+        "--inject: \"%s\" is not a fault; give network, steps (the first is 1) and one "
+        "of inf, nan, nan-forward, huge-activation and bad-weight, such as d:10-40:inf "
+        "or d:10-:nan; at most %d with commas between",
+        fault, FAULTS_MAX);
+}
+
+/* Reads digits at *text and moves it past them. */
+static enum status read_step(const char *fault, const char **text, int64_t *step)
+{
+    char digits[64];
     size_t length = strspn(*text, "0123456789");
-    if (length == 0 || length >= sizeof digits)
-        return 0;
-    memcpy(digits, *text, length);
-    digits[length] = '\0';
+    if (length == 0)
+        return refuse(fault);
+    snprintf(digits, sizeof digits, "%.*s", (int)length, *text);
+    if (number_read_whole(digits, step) != NUMBER_OK || *step < 1 || *step == INT64_MAX)
+        return status_fail(
+            STATUS_USAGE,
+            "--inject: \"%s\": the step %s is out of range; steps are 1 to "
+            "%" PRId64,
+            fault, digits, INT64_MAX - 1);
     *text += length;
-    return number_read_whole(digits, step) == NUMBER_OK;
+    return STATUS_OK;
 }
 
 // The rest of a fault, after its last colon.
@@ -34,35 +50,44 @@ static int read_kind(const char *text, enum fault_kind *kind)
     return 0;
 }
 
-static int read_fault(const char *text, struct planted_fault *fault)
+static enum status read_fault(const char *word, struct planted_fault *fault)
 {
+    const char *text = word;
     if ((text[0] != 'g' && text[0] != 'd') || text[1] != ':')
-        return 0;
+        return refuse(word);
     fault->is_in_d = text[0] == 'd';
     text += 2;
-    if (!read_step(&text, &fault->first))
-        return 0;
+    TRY(read_step(word, &text, &fault->first));
     fault->last = fault->first;
     if (*text == '-') {
         text++;
         fault->last = INT64_MAX;
-        if (*text != ':' && !read_step(&text, &fault->last))
-            return 0;
+        if (*text != ':')
+            TRY(read_step(word, &text, &fault->last));
     }
-    return *text == ':' && read_kind(text + 1, &fault->kind) && fault->first >= 1 &&
-           fault->last >= fault->first;
+    if (*text != ':' || !read_kind(text + 1, &fault->kind))
+        return refuse(word);
+    if (fault->last < fault->first)
+        return status_fail(STATUS_USAGE,
+                           "--inject: \"%s\": its steps run backwards; give the smaller "
+                           "first",
+                           word);
+    return STATUS_OK;
 }
 
-int config_read_faults(const char *text, struct planted_fault faults[FAULTS_MAX])
+enum status config_read_faults(const char *text, struct planted_fault faults[FAULTS_MAX],
+                               int *count)
 {
     char words[sizeof((struct config *)0)->inject];
-    size_t length = strnlen(text, sizeof words - 1);
-    memcpy(words, text, length);
-    words[length] = '\0';
-    char *rest = words;
-    int count = 0;
-    for (char *word; (word = strsep(&rest, ","));)
-        if (count == FAULTS_MAX || !read_fault(word, &faults[count++]))
-            return 0;
-    return count;
+    *count = 0;
+    snprintf(words, sizeof words, "%s", text);
+    char *rest = text[0] ? words : NULL;
+    for (char *word; (word = strsep(&rest, ","));) {
+        if (*count == FAULTS_MAX)
+            return status_fail(STATUS_USAGE, "--inject: more than %d faults; give fewer",
+                               FAULTS_MAX);
+        TRY(read_fault(word, &faults[*count]));
+        *count += 1;
+    }
+    return STATUS_OK;
 }

@@ -31,11 +31,11 @@ static enum status unknown_preset(const char *name)
     }
     const char *nearest = nearest_word(name, names, embedded_preset_count);
     if (nearest)
-        snprintf(meant, sizeof meant, "did you mean %s? ", nearest);
+        snprintf(meant, sizeof meant, " (did you mean %s?)", nearest);
     return status_fail(
         STATUS_USAGE,
-        "--preset: there is no \"%s\"; %sThe presets are %s, or the path of a "
-        ".json file",
+        "--preset: there is no preset \"%s\"%s; the presets are %s, and the path of a "
+        ".json file of your own is one too",
         name, meant, list);
 }
 

@@ -9,7 +9,7 @@
 static enum status refuse_item(const char *item)
 {
     return status_fail(STATUS_USAGE,
-                       "--set-at: \"%.60s\" is no change; give a kimg and what changes "
+                       "--set-at: \"%.60s\" cannot be read; give a kimg and what changes "
                        "there, such as 50:g.lr=1e-4,d.scale=64,100:d.growth_interval=500",
                        item);
 }
@@ -25,18 +25,18 @@ static enum status read_kimg(const char *text, struct timed_change *changes, int
                            "--set-at: has more than %d times; join those that are near "
                            "each other",
                            SET_AT_MAX);
-    if (number_read(text, &kimg) != NUMBER_OK || kimg < 0.0 ||
-        kimg > setting_find("kimg")->max)
-        return status_fail(STATUS_USAGE,
-                           "--set-at: \"%.60s\" is no kimg; give a number from 0 to that "
-                           "of --kimg, as in 50:g.lr=1e-4",
-                           text);
-    if (*count > 0 && kimg <= changes[*count - 1].kimg)
+    enum number_error error = number_read(text, &kimg);
+    if (error != NUMBER_OK || kimg < 0.0 || kimg > setting_find("kimg")->max)
         return status_fail(
             STATUS_USAGE,
-            "--set-at: %.60s kimg stands behind %s; give each kimg once, in "
-            "rising order",
-            text, number_text(changes[*count - 1].kimg, before));
+            "--set-at: the kimg \"%.60s\" %s; give a number from 0 to that "
+            "of --kimg, as in 50:g.lr=1e-4",
+            text, number_problem(error));
+    if (*count > 0 && kimg <= changes[*count - 1].kimg)
+        return status_fail(STATUS_USAGE,
+                           "--set-at: %.60s kimg comes after %s; give each kimg once, in "
+                           "rising order",
+                           text, number_text(changes[*count - 1].kimg, before));
     // A kimg that is a whole number of images is that, however it was rounded.
     *change = (struct timed_change){.kimg = kimg,
                                     .images = (int64_t)ceil(kimg * 1000.0 - 1e-6)};

@@ -49,23 +49,12 @@ static int is_in_range(const struct setting *setting, double value)
 
 /* ---- from text ------------------------------------------------------------------- */
 
-static const char *describe_number_error(enum number_error error)
-{
-    switch (error) {
-    case NUMBER_NOT_WHOLE: return "is not a whole number";
-    case NUMBER_TOO_LARGE: return "is out of range";
-    default: return "is not a number";
-    }
-}
-
 static enum status parse_whole(const struct setting *setting, const char *value,
                                const char *source, int64_t *result)
 {
     enum number_error error = number_read_whole(value, result);
-    if (error != NUMBER_OK)
-        return refuse(setting, source, value, describe_number_error(error));
-    if (!is_in_range(setting, (double)*result))
-        return refuse(setting, source, value, "is out of range");
+    if (error != NUMBER_OK || !is_in_range(setting, (double)*result))
+        return refuse(setting, source, value, number_problem(error));
     return STATUS_OK;
 }
 
@@ -104,10 +93,8 @@ static enum status parse_double(const struct setting *setting, const char *value
         return STATUS_OK;
     }
     enum number_error error = number_read(value, &real);
-    if (error != NUMBER_OK)
-        return refuse(setting, source, value, describe_number_error(error));
-    if (!is_in_range(setting, real))
-        return refuse(setting, source, value, "is out of range");
+    if (error != NUMBER_OK || !is_in_range(setting, real))
+        return refuse(setting, source, value, number_problem(error));
     *field = real;
     return STATUS_OK;
 }
@@ -160,16 +147,11 @@ static enum status parse_switch(const struct setting *setting, const char *value
 static enum status parse_grid(const struct setting *setting, const char *value,
                               const char *source, int *field)
 {
-    char columns[16];
-    size_t length = strcspn(value, "xX");
-    int64_t sides[2];
-    if (value[length] == '\0' || length >= sizeof columns)
+    int64_t sides[2] = {0, 0};
+    enum number_error error = number_read_grid(value, sides);
+    if (error == NUMBER_NOT_A_NUMBER)
         return refuse(setting, source, value, "is not a grid");
-    snprintf(columns, sizeof columns, "%.*s", (int)length, value);
-    if (number_read_whole(columns, &sides[0]) != NUMBER_OK ||
-        number_read_whole(value + length + 1, &sides[1]) != NUMBER_OK)
-        return refuse(setting, source, value, "is not a grid");
-    if (!is_in_range(setting, (double)sides[0]) ||
+    if (error != NUMBER_OK || !is_in_range(setting, (double)sides[0]) ||
         !is_in_range(setting, (double)sides[1]))
         return refuse(setting, source, value, "is out of range");
     field[0] = (int)sides[0];

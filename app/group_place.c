@@ -65,11 +65,12 @@ static enum status find_launcher(const struct launcher **found)
     return STATUS_OK;
 }
 
-static enum status refuse(const char *name, const char *expected, int most)
+static enum status refuse(const char *name, const char *what, int most)
 {
-    return status_fail(STATUS_USAGE,
-                       "%s: \"%s\" is not %s; expected a whole number up to %d", name,
-                       getenv(name), expected, most);
+    int64_t value;
+    return status_fail(
+        STATUS_USAGE, "%s: \"%s\" %s; expected %s up to %d", name, getenv(name),
+        number_problem(number_read_whole(getenv(name), &value)), what, most);
 }
 
 static enum status read_ranks(const struct launcher *launcher, struct group_place *place)

@@ -66,7 +66,9 @@ void inject_reserve(struct trainer *trainer)
 void inject_prepare(struct trainer *trainer)
 {
     struct planted *planted = &trainer->planted;
-    planted->count = config_read_faults(trainer->config.inject, planted->fault);
+    enum status status =
+        config_read_faults(trainer->config.inject, planted->fault, &planted->count);
+    CHECK(status == STATUS_OK, "%s", status_message()); // config_check() came before
     if (planted->count == 0)
         return;
     float values[NETWORK_COUNT][PLANTED_PLACES] = {{0.0f}};

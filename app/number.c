@@ -86,6 +86,33 @@ enum number_error number_read_whole(const char *text, int64_t *value)
     return NUMBER_OK;
 }
 
+enum number_error number_read_grid(const char *text, int64_t sides[2])
+{
+    char columns[NUMBER_TEXT];
+    size_t length = strcspn(text, "xX");
+    if (text[length] == '\0' || length >= sizeof columns)
+        return NUMBER_NOT_A_NUMBER;
+    snprintf(columns, sizeof columns, "%.*s", (int)length, text);
+    const char *const words[] = {columns, text + length + 1};
+    enum number_error worst = NUMBER_OK;
+    for (int i = 0; i < 2; i++) {
+        enum number_error error = number_read_whole(words[i], &sides[i]);
+        if (error == NUMBER_NOT_A_NUMBER || error == NUMBER_NOT_WHOLE)
+            return NUMBER_NOT_A_NUMBER;
+        worst = error > worst ? error : worst;
+    }
+    return worst;
+}
+
+const char *number_problem(enum number_error error)
+{
+    switch (error) {
+    case NUMBER_NOT_A_NUMBER: return "is not a number";
+    case NUMBER_NOT_WHOLE: return "is not a whole number";
+    default: return "is out of range";
+    }
+}
+
 /* "1e-08" reads better as "1e-8", and "1e+06" as "1e6". */
 static void trim_exponent(char *text)
 {

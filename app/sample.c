@@ -27,27 +27,27 @@ static void print_help(void)
         "CHECKPOINT is a snapshot-*.safetensors, or a run folder (its newest one is "
         "taken).\n"
         "Seed i gives the same image whatever the other seeds, the grid or the batch.\n\n"
-        "  --seeds LIST      which images, like 0,1,4-6               (0-63)\n"
-        "  --grid CxR        columns and rows, like 8x8               (square)\n"
+        "  --seeds LIST      which images, like 0,1,4-6: at most %d,\n"
+        "                    each from 0 to %" PRIu64 "           (0-63)\n"
+        "  --grid CxR        columns and rows, like 8x8: at most %d\n"
+        "                    of each                                  (square)\n"
         "  -o, --output PNG  where to                                 (grid.png)\n"
         "  --raw             G's own weights, not their moving average\n"
-        "  --precision TYPE  fp16, bf16 or fp32; prints how close the images are to\n"
-        "                    those in fp32, as PSNR                   (the run's)\n"
+        "  --precision TYPE  fp16, bf16 or fp32; of fp16 and bf16, prints how close\n"
+        "                    the images are to those in fp32, as PSNR (the run's)\n"
         "  --force           replace an existing file\n"
         "  --device NAME     auto, cuda:N, cpu, ref                   (auto)\n"
-        "  --threads N       0 = all cores                            (0)\n\n"
+        "  --threads N       0 to 1024; 0 = all cores                 (0)\n\n"
         "example: twinscale sample outputs/00000-fashion-mnist-fmnist-quick-b64 "
-        "--seeds 0-15 -o sixteen.png\n");
+        "--seeds 0-15 -o sixteen.png\n",
+        SEEDS_MAX, SEED_MAX, GRID_SIDE_MAX);
 }
 
 static enum status read_threads(const char *text, int *threads)
 {
-    char *end;
-    long number = strtol(text, &end, 10);
-    if (end == text || *end || number < 0 || number > 1024)
-        return status_fail(STATUS_USAGE, "--threads %s: expected a number from 0 to 1024",
-                           text);
-    *threads = (int)number;
+    struct config config;
+    TRY(config_set(&config, "threads", text, "--threads"));
+    *threads = config.threads;
     return STATUS_OK;
 }
 
@@ -133,10 +133,12 @@ static enum status choose_grid(const struct sample_options *options, int count,
     int rows;
     TRY(grid_parse(options->grid, columns, &rows));
     if (count > *columns * rows)
-        return status_fail(STATUS_USAGE,
-                           "--grid %s has %d places, --seeds %s names %d images; "
-                           "give a larger grid",
-                           options->grid, *columns * rows, options->seeds, count);
+        return status_fail(
+            STATUS_USAGE,
+            "--grid %s has room for %d image%s, --seeds %s names %d; give a "
+            "larger grid",
+            options->grid, *columns * rows, PLURAL(*columns * rows), options->seeds,
+            count);
     return STATUS_OK;
 }
 
@@ -234,8 +236,7 @@ static enum status print_closeness(const struct drawing *drawing, int precision,
     double decibels =
         status == STATUS_OK ? psnr(pixels, exact, pixel_bytes(drawing)) : 0.0;
     if (status == STATUS_OK && isinf(decibels))
-        printf("psnr: %s images are those in fp32, pixel for pixel\n",
-               precision_name(precision));
+        printf("psnr: no pixel differs between %s and fp32\n", precision_name(precision));
     else if (status == STATUS_OK)
         printf("psnr: %.1f dB between %s images and those in fp32\n", decibels,
                precision_name(precision));
@@ -261,7 +262,7 @@ static enum status draw(const struct sample_options *options,
     if (!pixels)
         return status_fail(STATUS_FAILED, "not enough memory for %d images", count);
     enum status status = draw_pixels(&drawing, precision_dtype(precision), pixels);
-    if (status == STATUS_OK && options->precision >= 0)
+    if (status == STATUS_OK && options->precision >= 0 && precision != PRECISION_FP32)
         status = print_closeness(&drawing, precision, pixels);
     if (status == STATUS_OK)
         status = write_grid(options, checkpoint, &config, pixels, count, columns);

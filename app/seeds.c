@@ -5,8 +5,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define SEED_MAX (((uint64_t)1 << 43) - 1) // row of a latent: row*2^20 must fit 64 bits
+#include "app/number.h"
 
 static enum status fail_at(const char *text, const char *where)
 {
@@ -17,15 +18,21 @@ static enum status fail_at(const char *text, const char *where)
         text, where);
 }
 
-static int read_number(const char **cursor, uint64_t *number)
+// The digits at *cursor, which moves behind them.
+static enum status read_seed(const char *text, const char **cursor, uint64_t *seed)
 {
     if (!isdigit((unsigned char)**cursor))
-        return 0;
-    char *end;
+        return fail_at(text, *cursor);
+    int digits = (int)strspn(*cursor, "0123456789");
     errno = 0;
-    *number = strtoull(*cursor, &end, 10);
-    *cursor = end;
-    return errno == 0 && *number <= SEED_MAX;
+    *seed = strtoull(*cursor, NULL, 10);
+    if (errno != 0 || *seed > SEED_MAX)
+        return status_fail(
+            STATUS_USAGE,
+            "--seeds %s: the seed %.*s is out of range; seeds are at most %" PRIu64, text,
+            digits, *cursor, SEED_MAX);
+    *cursor += digits;
+    return STATUS_OK;
 }
 
 static enum status add_range(const char *text, uint64_t first, uint64_t last,
@@ -50,14 +57,11 @@ static enum status read_list(const char *text, uint64_t *list, int *count)
     const char *cursor = text;
     for (;;) {
         uint64_t first, last;
-        const char *start = cursor;
-        if (!read_number(&cursor, &first))
-            return fail_at(text, start);
+        TRY(read_seed(text, &cursor, &first));
         last = first;
         if (*cursor == '-') {
-            start = ++cursor;
-            if (!read_number(&cursor, &last))
-                return fail_at(text, start);
+            cursor++;
+            TRY(read_seed(text, &cursor, &last));
         }
         TRY(add_range(text, first, last, list, count));
         if (!*cursor)
@@ -83,12 +87,18 @@ enum status seeds_parse(const char *text, uint64_t **seeds, int *count)
 
 enum status grid_parse(const char *text, int *columns, int *rows)
 {
-    int used = 0;
-    if (sscanf(text, "%dx%d%n", columns, rows, &used) != 2 || text[used] ||
-        *columns < 1 || *rows < 1 || *columns > 256 || *rows > 256)
-        return status_fail(STATUS_USAGE,
-                           "--grid %s: expected COLUMNSxROWS with 1 to 256 of "
-                           "each, like 8x8",
-                           text);
+    int64_t sides[2] = {0, 0};
+    enum number_error error = number_read_grid(text, sides);
+    int is_in_range = error == NUMBER_OK && sides[0] >= 1 && sides[0] <= GRID_SIDE_MAX &&
+                      sides[1] >= 1 && sides[1] <= GRID_SIDE_MAX;
+    if (!is_in_range)
+        return status_fail(
+            STATUS_USAGE,
+            "--grid %s: %s; expected COLUMNSxROWS with 1 to %d of each, "
+            "like 8x8",
+            text, error == NUMBER_NOT_A_NUMBER ? "is not a grid" : "is out of range",
+            GRID_SIDE_MAX);
+    *columns = (int)sides[0];
+    *rows = (int)sides[1];
     return STATUS_OK;
 }

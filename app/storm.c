@@ -41,8 +41,8 @@ static void tell_reason(const struct trainer *trainer, struct storm *storm)
         snprintf(what, sizeof storm->what, "%s overflowed at its smallest loss scale, %g",
                  name, (double)storm->scale);
     else
-        snprintf(what, sizeof storm->what, "%s skipped %lld steps in a row", name,
-                 (long long)storm->skips);
+        snprintf(what, sizeof storm->what, "%s skipped %lld step%s in a row", name,
+                 (long long)storm->skips, PLURAL(storm->skips));
     if (losses.real.nonfinite + losses.fake.nonfinite + losses.g.nonfinite > 0.0)
         snprintf(
             storm->reason, sizeof storm->reason,

@@ -47,6 +47,9 @@ const char *status_word(enum status code);
             return try_status_;           \
     } while (0)
 
+/* What makes a word of a message a plural: "1 image", "2 images". */
+#define PLURAL(count) ((count) == 1 ? "" : "s")
+
 /* Our own mistakes (shapes that disagree, NULL): prints place and values, then aborts.
  * Always compiled in; never for what a user can cause. The format is optional:
  *     CHECK(a == b, "a %d, b %d", a, b); */

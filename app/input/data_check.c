@@ -4,11 +4,6 @@
 
 #define SIZES_TOLD 10
 
-static const char *plural(size_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 static void print_sizes(const struct dataset *dataset, FILE *out)
 {
     fprintf(out, "sizes:\n");
@@ -42,7 +37,7 @@ static void print_rejects(const struct dataset *dataset, FILE *out)
         fprintf(out, "  %s: %s\n", dataset->rejects[i].path, dataset->rejects[i].reason);
     if (dataset->passed_over > 0)
         fprintf(out, "passed over: %zu file%s that %s\n", dataset->passed_over,
-                plural(dataset->passed_over),
+                PLURAL(dataset->passed_over),
                 dataset->passed_over == 1 ? "is no image" : "are no images");
 }
 
@@ -64,8 +59,8 @@ enum status data_check(const char *path, const struct dataset_options *options, 
         fprintf(out,
                 "%zu image%s usable, %zu file%s not; training would see them as "
                 "%d x %d x %d\n",
-                dataset->count, plural(dataset->count), dataset->reject_count,
-                plural(dataset->reject_count), dataset->resolution, dataset->resolution,
+                dataset->count, PLURAL(dataset->count), dataset->reject_count,
+                PLURAL(dataset->reject_count), dataset->resolution, dataset->resolution,
                 dataset->channels);
     else
         fprintf(out, "nothing here can be trained on\n");

@@ -256,7 +256,10 @@ static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
         {2, "--json: is empty; give the name of the .json to write", "--json ''"},
         {2, "--json: its value is missing; give the file to write", "--json"},
         {1, "/nowhere/layers.json", "--json /nowhere/layers.json"},
-        {2, "--seconds: \"0\" is no time to measure for", "--seconds 0"},
+        {2,
+         "--seconds: \"0\" is out of range; give a number of seconds above 0 and at most "
+         "3600",
+         "--seconds 0"},
         {2, "--seeds", "--seeds 3"},
         {2, "--gpus: bench layers measures one device, and 2 are asked for", "--gpus 2"},
         {2, "--dry-run: bench layers begins runs of its own", "--dry-run"},

@@ -210,10 +210,10 @@ static void test_a_refusal_tells_why_and_changes_nothing(void **state)
     refuse(&trainer, "=1", "expected key=value");
     refuse(&trainer, "g.lr=fast", "is not a number");
     refuse(&trainer, "g.lr=2", "is out of range");
-    refuse(&trainer, "g.scale=0", "is no scale");
-    refuse(&trainer, "g.scale=inf", "is no scale");
+    refuse(&trainer, "g.scale=0", "is out of range");
+    refuse(&trainer, "g.scale=inf", "is not a number");
     refuse(&trainer, "g.lr=0.1\ng.lr=0.2", "given twice");
-    refuse(&trainer, "g.lr=0.1\nd.scale=no", "is no scale"); // all or none
+    refuse(&trainer, "g.lr=0.1\nd.scale=no", "is not a number"); // all or none
     refuse(&trainer, "g.min_scale=64\ng.scale=32", "below the minimum 64");
     refuse(&trainer, "g.max_scale=64\ng.scale=128", "above the maximum 64");
     refuse(&trainer, "g.min_scale=64\ng.max_scale=32", "at most the maximum");

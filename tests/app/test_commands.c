@@ -109,6 +109,10 @@ static void test_wrong_use_is_code_2_and_names_what_was_wrong(void **state)
     expect(2, "batch", "train --data builtin:shapes --batch 1");
     expect(2, "fmnist-quick", "train --preset fmnist-quik");
     expect(2, "--seeds 3-1", "sample RUN --seeds 3-1 -o OUT/x.png");
+    expect(2, "--grid 1x1 has room for 1 image, --seeds 0-1 names 2; give",
+           "sample RUN --seeds 0-1 --grid 1x1 -o OUT/x.png");
+    expect(2, "--threads: \"1025\" is out of range; give a whole number from 0 to 1024",
+           "sample RUN --threads 1025 -o OUT/x.png");
     expect(2, "--grid 2x2", "sample RUN --seeds 0-63 --grid 2x2 -o OUT/x.png");
     expect(2, "no such option", "sample RUN --sede 1");
     expect(2, "no such option", "info RUN --digets");

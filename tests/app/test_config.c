@@ -224,15 +224,16 @@ static void test_changes_at_a_kimg_are_read_or_refused(void **state)
     assert_int_equal(changes[1].images, 300); // 0.3 * 1000 is a little more in binary
     assert_string_equal(changes[1].request, "d.lr=1e-4");
     static const char *const rows[][2] = {
-        {"50g.lr=1", "--set-at: \"50g.lr=1\" is no change; give a kimg and what changes"},
-        {"g.lr=1", "\"g.lr=1\" is no change"},
-        {"5:g.lr", "\"5:g.lr\" is no change"},
-        {"5:=1", "is no change"},
-        {"5:g.lr=1,", "\"\" is no change"},
-        {"soon:g.lr=1", "\"soon\" is no kimg; give a number from 0"},
-        {"-1:g.lr=1", "\"-1\" is no kimg"},
-        {"1e9:g.lr=1", "\"1e9\" is no kimg"},
-        {"2:g.lr=1,2:d.lr=1", "2 kimg stands behind 2; give each kimg once"},
+        {"50g.lr=1",
+         "--set-at: \"50g.lr=1\" cannot be read; give a kimg and what changes"},
+        {"g.lr=1", "\"g.lr=1\" cannot be read"},
+        {"5:g.lr", "\"5:g.lr\" cannot be read"},
+        {"5:=1", "cannot be read"},
+        {"5:g.lr=1,", "\"\" cannot be read"},
+        {"soon:g.lr=1", "the kimg \"soon\" is not a number; give a number from 0"},
+        {"-1:g.lr=1", "the kimg \"-1\" is out of range"},
+        {"1e9:g.lr=1", "the kimg \"1e9\" is out of range"},
+        {"2:g.lr=1,2:d.lr=1", "2 kimg comes after 2; give each kimg once"},
         {"1000:g.lr=1", "no step begins at 1000 kimg or later, because the run ends at "
                         "1000; give less, or a larger --kimg"},
         {"999.99:g.lr=1", "no step begins at 999.99 kimg or later"},
@@ -579,50 +580,73 @@ static void test_check_also_sees_values_that_did_not_come_from_text(void **state
     assert_non_null(strstr(status_message(), "--tick: \"inf or NaN\""));
 }
 
+static int read_faults(const char *text, struct planted_fault faults[FAULTS_MAX])
+{
+    int count;
+    return config_read_faults(text, faults, &count) == STATUS_OK ? count : -1;
+}
+
 static void test_a_fault_to_plant_is_read_or_refused(void **state)
 {
     (void)state;
     struct planted_fault faults[FAULTS_MAX], *fault = &faults[0];
-    assert_int_equal(config_read_faults("d:10-40:inf", faults), 1);
+    assert_int_equal(read_faults("", faults), 0);
+    assert_int_equal(read_faults("d:10-40:inf", faults), 1);
     assert_true(fault->is_in_d && fault->kind == FAULT_INF);
     assert_true(fault->first == 10 && fault->last == 40);
-    assert_int_equal(config_read_faults("g:5:nan", faults), 1);
+    assert_int_equal(read_faults("g:5:nan", faults), 1);
     assert_true(!fault->is_in_d && fault->kind == FAULT_NAN);
     assert_true(fault->first == 5 && fault->last == 5);
-    assert_int_equal(config_read_faults("d:1-:nan", faults), 1);
+    assert_int_equal(read_faults("d:1-:nan", faults), 1);
     assert_true(fault->first == 1 && fault->last == INT64_MAX);
 
-    static const char *const wrong[] = {
-        "",          "d",        "d:",          "d:5",
-        "d:5:",      "d:5:inf ", "x:5:inf",     "d:0:inf",
-        "d:9-3:inf", "d:-3:inf", "d:5:zero",    "d: 5:inf",
-        "d:+5:inf",  "D:5:inf",  "d:5-6-7:inf", "d:99999999999999999999:inf",
-        "d:5:inf,",  ",d:5:inf", "d:5:inf,x",   "d:5:nan-forwards",
+    static const char *const wrong[][2] = {
+        {"d", "--inject: \"d\" is not a fault"},
+        {"d:", "is not a fault"},
+        {"d:5", "is not a fault"},
+        {"d:5:", "is not a fault"},
+        {"d:5:inf ", "is not a fault"},
+        {"x:5:inf", "is not a fault"},
+        {"d:-3:inf", "is not a fault"},
+        {"d:5:zero", "is not a fault"},
+        {"d: 5:inf", "is not a fault"},
+        {"d:+5:inf", "is not a fault"},
+        {"D:5:inf", "is not a fault"},
+        {"d:5-6-7:inf", "is not a fault"},
+        {"d:5:inf,", "\"\" is not a fault"},
+        {",d:5:inf", "\"\" is not a fault"},
+        {"d:5:inf,x", "\"x\" is not a fault"},
+        {"d:5:nan-forwards", "is not a fault"},
+        {"d:9-3:inf", "\"d:9-3:inf\": its steps run backwards"},
+        {"d:0:inf", "the step 0 is out of range; steps are 1 to 9223372036854775806"},
+        {"d:1-99999999999999999999:inf", "the step 99999999999999999999 is out of range"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        if (config_read_faults(wrong[i], faults))
-            fail_msg("\"%s\" was taken for a fault", wrong[i]);
+        if (read_faults(wrong[i][0], faults) >= 0 ||
+            !strstr(status_message(), wrong[i][1]))
+            fail_msg("%s: %s, want %s", wrong[i][0], status_message(), wrong[i][1]);
 }
 
 static void test_several_faults_are_read_in_order_up_to_a_limit(void **state)
 {
     (void)state;
     struct planted_fault faults[FAULTS_MAX];
-    assert_int_equal(config_read_faults("d:1:nan-forward,g:2-3:huge-activation,"
-                                        "d:4-:bad-weight",
-                                        faults),
+    assert_int_equal(read_faults("d:1:nan-forward,g:2-3:huge-activation,"
+                                 "d:4-:bad-weight",
+                                 faults),
                      3);
     assert_true(faults[0].is_in_d && faults[0].kind == FAULT_NAN_FORWARD);
     assert_true(!faults[1].is_in_d && faults[1].kind == FAULT_HUGE_ACTIVATION);
     assert_true(faults[2].kind == FAULT_BAD_WEIGHT && faults[2].first == 4);
-    assert_int_equal(config_read_faults("d:1:inf,d:2:inf,d:3:inf,d:4:inf,d:5:inf,"
-                                        "d:6:inf,d:7:inf,d:8:inf",
-                                        faults),
+    assert_int_equal(read_faults("d:1:inf,d:2:inf,d:3:inf,d:4:inf,d:5:inf,"
+                                 "d:6:inf,d:7:inf,d:8:inf",
+                                 faults),
                      8);
-    assert_int_equal(config_read_faults("d:1:inf,d:2:inf,d:3:inf,d:4:inf,d:5:inf,"
-                                        "d:6:inf,d:7:inf,d:8:inf,d:9:inf",
-                                        faults),
-                     0);
+    assert_int_equal(read_faults("d:1:inf,d:2:inf,d:3:inf,d:4:inf,d:5:inf,"
+                                 "d:6:inf,d:7:inf,d:8:inf,d:9:inf",
+                                 faults),
+                     -1);
+    assert_non_null(strstr(status_message(), "more than 8 faults"));
 }
 
 int main(void)

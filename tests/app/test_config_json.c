@@ -184,12 +184,14 @@ static void test_a_preset_that_cannot_be_used_is_refused(void **state)
     const char *folder = make_folder("preset");
     struct config config = default_config(), before = config;
     assert_int_equal(config_apply_preset(&config, "fmist-quick"), STATUS_USAGE);
-    assert_non_null(strstr(
-        status_message(), "--preset: there is no \"fmist-quick\"; did you mean "
-                          "fmnist-quick? The presets are fmnist-quick, dcgan28, dcgan32, "
-                          "dcgan64"));
+    assert_non_null(
+        strstr(status_message(),
+               "--preset: there is no preset \"fmist-quick\" (did you mean "
+               "fmnist-quick?); the presets are fmnist-quick, dcgan28, dcgan32, "
+               "dcgan64"));
     assert_int_equal(config_apply_preset(&config, "zebra"), STATUS_USAGE);
-    assert_non_null(strstr(status_message(), "there is no \"zebra\"; The presets are"));
+    assert_non_null(
+        strstr(status_message(), "there is no preset \"zebra\"; the presets are"));
     assert_int_equal(config_apply_preset(&config, "absent/x.json"), STATUS_USAGE);
     assert_non_null(
         strstr(status_message(), "absent/x.json: cannot be opened: No such file"));

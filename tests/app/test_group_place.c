@@ -118,18 +118,19 @@ static void test_each_wrong_variable_is_named(void **state)
         {"WORLD_SIZE=2", "WORLD_SIZE is set (\"2\") but RANK is not"},
         {"RANK=1 WORLD_SIZE=2", "RANK is set (\"1\") but LOCAL_RANK is not"},
         {"RANK=1 WORLD_SIZE=two LOCAL_RANK=0",
-         "WORLD_SIZE: \"two\" is not a number of processes from 1; expected a whole "
-         "number "
-         "up to 64"},
-        {"RANK=1 WORLD_SIZE=65 LOCAL_RANK=0", "WORLD_SIZE: \"65\""},
+         "WORLD_SIZE: \"two\" is not a number; expected a number of processes from 1 up "
+         "to 64"},
+        {"RANK=1 WORLD_SIZE=65 LOCAL_RANK=0", "WORLD_SIZE: \"65\" is out of range"},
         {"RANK=1 WORLD_SIZE=0 LOCAL_RANK=0", "WORLD_SIZE: \"0\""},
         {"RANK=2 WORLD_SIZE=2 LOCAL_RANK=0",
-         "RANK: \"2\" is not a rank from 0; expected a whole number up to 1"},
+         "RANK: \"2\" is out of range; expected a rank from 0 up to 1"},
         {"RANK=-1 WORLD_SIZE=2 LOCAL_RANK=0", "RANK: \"-1\""},
-        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=x", "LOCAL_RANK: \"x\" is not a rank on this"},
+        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=x",
+         "LOCAL_RANK: \"x\" is not a number; expected a rank on this"},
         {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=2", "LOCAL_RANK: \"2\""},
         {TORCHRUN, "MASTER_ADDR is not set: rank 5 of 8 (torchrun)"},
-        {TORCHRUN "MASTER_ADDR=a MASTER_PORT=0", "MASTER_PORT: \"0\" is not a port"},
+        {TORCHRUN "MASTER_ADDR=a MASTER_PORT=0",
+         "MASTER_PORT: \"0\" is out of range; expected a port"},
         {TORCHRUN "MASTER_ADDR=a MASTER_PORT=70000", "MASTER_PORT: \"70000\""},
         {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_RANK is set (\"0\") but "
                                    "OMPI_COMM_WORLD_SIZE is not"},

@@ -108,7 +108,7 @@ static void test_what_cannot_be_set_is_refused_at_the_start(void **state)
     refuse("1:g.lr=7", NULL, 0,
            "--set-at: \"7\" is out of range; give a number from 1e-12 to 1 (in --set-at "
            "1:g.lr=7)");
-    refuse("1:d.scale=0", NULL, 0, "d.scale: \"0\" is no scale");
+    refuse("1:d.scale=0", NULL, 0, "d.scale: \"0\" is out of range");
     refuse("1:g.lr=1e-3,g.lr=1e-4", NULL, 0, "(in --set-at 1:g.lr=1e-3,g.lr=1e-4)");
     // Each with the settings that the ones before it leave.
     refuse("1:g.max_scale=32,g.scale=32,2:g.scale=64", NULL, 0,
