@@ -37,7 +37,7 @@ static void list_choices(const struct setting *setting, char text[ALLOWED_TEXT])
     }
 }
 
-/* "from 1 to 100", "above 0 and below 1" */
+/* "from 1 to 100", "above 0 and at most 1" */
 static void range_words(const struct setting *setting, char text[RANGE_TEXT])
 {
     char min[NUMBER_TEXT], max[NUMBER_TEXT];
@@ -46,8 +46,7 @@ static void range_words(const struct setting *setting, char text[RANGE_TEXT])
     if (!setting->is_min_open)
         snprintf(text, RANGE_TEXT, "from %s to %s", min, max);
     else
-        snprintf(text, RANGE_TEXT, "above %s and %s %s", min,
-                 setting->is_max_open ? "below" : "at most", max);
+        snprintf(text, RANGE_TEXT, "above %s and at most %s", min, max);
 }
 
 const char *setting_allowed(const struct setting *setting, char text[ALLOWED_TEXT])

@@ -119,6 +119,22 @@ static enum status check_kimg(const struct config *config)
         number_text(config->kimg, kimg), config->batch, number_text(needed, least));
 }
 
+// The average's decay of a step is 0.5^(images / half-life), in f32.
+static enum status check_average(const struct config *config)
+{
+    char kimg[NUMBER_TEXT], most[NUMBER_TEXT];
+    double images = (double)config_step_images(config),
+           half_life = config->ema_kimg * 1e3;
+    if (half_life == 0.0 || (float)exp2(-images / half_life) < 1.0f)
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "--ema-kimg: with a half-life of %s kimg and %.0f images a step, "
+                       "the decay rounds "
+                       "to 1 in f32 and the average would never move; give at most %s",
+                       number_text(config->ema_kimg, kimg), images,
+                       number_text(floor(2e4 * images), most));
+}
+
 static enum status check_names(const struct config *config)
 {
     if (!config->out[0])
@@ -235,6 +251,7 @@ enum status config_check(const struct config *config)
     TRY(check_batch(config));
     TRY(check_gpus(config));
     TRY(check_kimg(config));
+    TRY(check_average(config));
     TRY(check_names(config));
     TRY(check_scaler(config, &config->g, "g"));
     TRY(check_scaler(config, &config->d, "d"));

@@ -1,5 +1,6 @@
 /* config_json.c - the config as a JSON object, and back. Nothing else here knows jansson.
  * Keys are the settings' names; keys that begin with "_" are notes for a reader. */
+#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ char *config_to_json(const struct config *config)
         setting_text(setting, config, text);
         if (setting->kind == SETTING_SWITCH)
             fputs(text[0] == '1' ? "true" : "false", stream);
-        else if (setting->kind <= SETTING_DOUBLE && !setting_is_word(setting, text))
+        else if (setting->kind <= SETTING_DOUBLE && !isalpha((unsigned char)text[0]))
             fputs(text, stream);
         else
             print_string(stream, text);

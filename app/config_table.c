@@ -19,19 +19,20 @@
 #define TEXT(field) \
     SETTING_TEXT, offsetof(struct config, field), sizeof(((struct config *)0)->field)
 
-#define RANGE(min, max) (min), (max), 0, 0, NULL
-#define RANGE_OR(min, max, word) (min), (max), 0, 0, (word)
-#define ABOVE(min, max) (min), (max), 1, 0, NULL   // min itself is not allowed
-#define BETWEEN(min, max) (min), (max), 1, 1, NULL // neither end is allowed
-#define CHOICES(words) 0, 0, 0, 0, (words)
-#define ANY 0, 0, 0, 0, NULL
+#define RANGE(min, max) (min), (max), 0, NULL
+#define RANGE_OR(min, max, word) (min), (max), 0, (word)
+#define RANGE_OR_0(min, max) (min), (max), 0, "0"
+#define ABOVE(min, max) (min), (max), 1, NULL // min itself is not allowed
+#define CHOICES(words) 0, 0, 0, (words)
+#define ANY 0, 0, 0, NULL
 
 #define SEED_MAX 9007199254740992.0 // 2^53: what every reader of JSON keeps exactly
 #define KIMG_MAX 1e8
 
 // What a network owns, once for each. Bounds of the optimizer and the scaler are those
 // that f32 keeps: a beta that rounds to 1, an eps or a rate that rounds to 0 would ruin
-// the run without a word, and so would a scale of 0, inf or NaN.
+// the run without a word, and so would a scale of 0, inf or NaN, a factor that moves no
+// scale, and a norm that rounds to the 0 that means none.
 // clang-format off
 #define NETWORK(n)                                                                       \
     {#n "_width", INT(n.width), RANGE(1, 1024), "64", "N", GROUP_NETWORK, RESUME_FIXED,  \
@@ -39,9 +40,9 @@
      "multiples of it"},                                                                 \
     {#n "_lr", DOUBLE(n.lr), RANGE(1e-12, 1), "2e-4", "RATE", GROUP_NETWORK, RESUME_FREE,\
      "Adam's learning rate"},                                                            \
-    {#n "_beta1", DOUBLE(n.beta1), RANGE(0, 0.999999), "0.5", "B", GROUP_NETWORK,        \
+    {#n "_beta1", DOUBLE(n.beta1), RANGE_OR_0(1e-37, 0.999999), "0.5", "B", GROUP_NETWORK,        \
      RESUME_FREE, "Adam's memory of the gradient (DCGAN's 0.5, not Adam's usual 0.9)"},  \
-    {#n "_beta2", DOUBLE(n.beta2), RANGE(0, 0.999999), "0.999", "B", GROUP_NETWORK,      \
+    {#n "_beta2", DOUBLE(n.beta2), RANGE_OR_0(1e-37, 0.999999), "0.999", "B", GROUP_NETWORK,      \
      RESUME_FREE, "Adam's memory of its square"},                                        \
     {#n "_eps", DOUBLE(n.eps), RANGE(1e-30, 1), "1e-8", "E", GROUP_NETWORK, RESUME_FREE, \
      "Adam adds it to the root of that square"},                                         \
@@ -49,18 +50,18 @@
      "S|auto", GROUP_NETWORK, RESUME_FIXED,                                              \
      "the loss scale that this network begins with; auto: init-margin below the largest "\
      "power of two at which every gradient of the first step's batches is finite"},      \
-    {#n "_growth_factor", DOUBLE(n.growth_factor), ABOVE(1, 65536), "2", "F",            \
+    {#n "_growth_factor", DOUBLE(n.growth_factor), RANGE(1.000001, 65536), "2", "F",            \
      GROUP_NETWORK, RESUME_FREE,                                                         \
      "multiplies the scale after growth-interval good steps in a row"},                  \
-    {#n "_backoff_factor", DOUBLE(n.backoff_factor), BETWEEN(0, 1), "0.5", "F",          \
+    {#n "_backoff_factor", DOUBLE(n.backoff_factor), RANGE(1e-37, 0.999999), "0.5", "F",          \
      GROUP_NETWORK, RESUME_FREE,                                                         \
      "multiplies the scale after a step with an inf or NaN, which is skipped"},          \
     {#n "_growth_interval", INT64(n.growth_interval), RANGE(1, INT32_MAX), "2000",       \
      "STEPS", GROUP_NETWORK, RESUME_FREE,                                                \
      "good steps in a row before the scale grows"},                                      \
-    {#n "_min_scale", DOUBLE(n.min_scale), RANGE(0, 1.7e38), "0", "S", GROUP_NETWORK,    \
+    {#n "_min_scale", DOUBLE(n.min_scale), RANGE_OR_0(1e-37, 1.7e38), "0", "S", GROUP_NETWORK,    \
      RESUME_FREE, "the scale never backs off below this; 0 is no limit, as in PyTorch"}, \
-    {#n "_max_scale", DOUBLE(n.max_scale), RANGE(0, 1.7e38), "0", "S", GROUP_NETWORK,    \
+    {#n "_max_scale", DOUBLE(n.max_scale), RANGE_OR_0(1e-37, 1.7e38), "0", "S", GROUP_NETWORK,    \
      RESUME_FREE, "the scale never grows above this; 0 is no limit (apex: 16777216)"},   \
     {#n "_hysteresis", INT(n.hysteresis), RANGE(1, 100), "1", "N", GROUP_NETWORK,        \
      RESUME_FREE,                                                                        \
@@ -78,7 +79,7 @@
      GROUP_NETWORK, RESUME_FREE,                                                         \
      "good steps at the start and after an overflow that growth-interval does not "      \
      "count; DeepSpeed has 1"},                                                          \
-    {#n "_clip_norm", DOUBLE(n.clip_norm), RANGE(0, 1e37), "0", "NORM", GROUP_NETWORK,   \
+    {#n "_clip_norm", DOUBLE(n.clip_norm), RANGE_OR_0(1e-37, 1e37), "0", "NORM", GROUP_NETWORK,   \
      RESUME_FREE,                                                                        \
      "gradients of a larger norm are scaled down to it, after the loss scale is taken "  \
      "out of them; the norm is in stats.jsonl; 0 is off"},                               \
@@ -195,8 +196,8 @@ const struct setting settings[] = {
      "numbers that G makes an image from"},
     {"grid", GRID(grid_columns), RANGE(1, 64), "8x8", "CxR", GROUP_OUTPUT, RESUME_FREE,
      "columns and rows of samples in the window and in fakes*.png"},
-    {"label_smoothing", DOUBLE(label_smoothing), RANGE(0, 0.5), "0", "A", GROUP_TRAINING,
-     RESUME_FREE, "D's target for real images is 1 minus this"},
+    {"label_smoothing", DOUBLE(label_smoothing), RANGE_OR_0(1e-7, 0.5), "0", "A",
+     GROUP_TRAINING, RESUME_FREE, "D's target for real images is 1 minus this"},
     {"ema_kimg", DOUBLE(ema_kimg), RANGE(0, 1e6), "10", "KIMG", GROUP_TRAINING,
      RESUME_FREE, "half-life of G's averaged weights, which samples come from; 0 is off"},
     {"ema_rampup", DOUBLE(ema_rampup), RANGE(0, 1), "0.05", "R", GROUP_TRAINING,

@@ -40,9 +40,9 @@ struct setting {
     size_t offset; // into struct config
     size_t bytes;
     double min, max; // of numbers; both sides of a grid
-    int is_min_open, is_max_open;
-    // "crop|pad|stretch"; also for an int with few values. Of a double: the one word that it
-    // may be besides its range, kept as 0, which lies outside.
+    int is_min_open; // min itself is not allowed
+    // "crop|pad|stretch"; also for an int with few values. Of a double: the one word ("auto",
+    // "0") that it may be besides its range, kept as 0, which lies outside.
     const char *choices;
     const char *fallback; // the default, as text
     const char *unit;     // what stands for the value in --help: "KIMG"

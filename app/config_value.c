@@ -43,8 +43,7 @@ static enum status refuse(const struct setting *setting, const char *source,
 static int is_in_range(const struct setting *setting, double value)
 {
     int above = setting->is_min_open ? value > setting->min : value >= setting->min;
-    int below = setting->is_max_open ? value < setting->max : value <= setting->max;
-    return above && below;
+    return above && value <= setting->max;
 }
 
 /* ---- from text ------------------------------------------------------------------- */
@@ -93,9 +92,10 @@ static enum status parse_double(const struct setting *setting, const char *value
         return STATUS_OK;
     }
     enum number_error error = number_read(value, &real);
-    if (error != NUMBER_OK || !is_in_range(setting, real))
+    int is_zero = error == NUMBER_OK && real == 0.0 && setting_is_word(setting, "0");
+    if (error != NUMBER_OK || (!is_zero && !is_in_range(setting, real)))
         return refuse(setting, source, value, number_problem(error));
-    *field = real;
+    *field = is_zero ? 0.0 : real; // without a sign
     return STATUS_OK;
 }
 

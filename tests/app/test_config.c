@@ -118,9 +118,62 @@ test_every_setting_has_a_flag_a_sentence_and_a_value_that_it_reads_back(void **s
 static double end_of(const char *name, int is_max)
 {
     const struct setting *setting = setting_find(name);
-    int is_open = is_max ? setting->is_max_open : setting->is_min_open;
-    double end = is_max ? setting->max : setting->min;
-    return is_open ? nextafter(end, is_max ? -HUGE_VAL : HUGE_VAL) : end;
+    if (is_max)
+        return setting->max;
+    return setting->is_min_open ? nextafter(setting->min, HUGE_VAL) : setting->min;
+}
+
+// Numbers that no step rounds to f32.
+static int stays_f64(const char *name)
+{
+    static const char *const names[] = {"kimg",
+                                        "tick",
+                                        "snap",
+                                        "img_snap",
+                                        "ema_kimg",
+                                        "ema_rampup",
+                                        "g_overflow_tolerance",
+                                        "d_overflow_tolerance"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return 1;
+    return 0;
+}
+
+static void test_no_number_that_is_allowed_turns_into_another_one_in_f32(void **state)
+{
+    (void)state;
+    int seen = 0;
+    for (int i = 0; i < setting_count; i++) {
+        const struct setting *setting = &settings[i];
+        if (setting->kind != SETTING_DOUBLE || stays_f64(setting->name))
+            continue;
+        seen++;
+        float least = (float)end_of(setting->name, 0),
+              most = (float)end_of(setting->name, 1);
+        if (!(least > 0.0f) || !isfinite(most))
+            fail_msg("%s: %g is %g in f32, %g is %g", setting->name, setting->min,
+                     (double)least, setting->max, (double)most);
+        // A share stays below 1, and a factor above it.
+        if ((setting->max < 1.0 && !(most < 1.0f)) ||
+            (setting->min > 1.0 && !(least > 1.0f)))
+            fail_msg("%s becomes 1 in f32", setting->name);
+    }
+    assert_int_equal(seen, 21);
+    assert_true(1.0f - (float)end_of("label_smoothing", 0) < 1.0f);
+    struct config config = parsed("photos --d-clip-norm 0.0 --g-clip-norm -0");
+    assert_true(config.d.clip_norm == 0.0 && !signbit(config.g.clip_norm));
+    assert_refused("photos --d-clip-norm 1e-46", STATUS_USAGE,
+                   "--d-clip-norm: \"1e-46\" is out of range; give 0 or a number from "
+                   "1e-37 to 1e37");
+    assert_refused("photos --g-backoff-factor 0.99999999", STATUS_USAGE,
+                   "is out of range; give a number from 1e-37 to 0.999999");
+    assert_refused(
+        "photos --ema-kimg 1e6 --batch 2", STATUS_USAGE,
+        "--ema-kimg: with a half-life of 1e6 kimg and 2 images a step, the decay "
+        "rounds to 1 in f32 and the average would never move; give at most 40000");
+    config = parsed("photos --ema-kimg 40000 --batch 2");
+    assert_int_equal(config_check(&config), STATUS_OK);
 }
 
 static void test_a_loss_scaler_takes_all_that_the_table_allows(void **state)
@@ -474,9 +527,9 @@ static void test_a_value_out_of_range_is_refused_with_the_range(void **state)
         {"--d-init-scale inf", "--d-init-scale: \"inf\" is not a number"},
         {"--d-init-scale 1e39", "--d-init-scale: \"1e39\" is out of range"},
         {"--g-growth-factor 1",
-         "\"1\" is out of range; give a number above 1 and at most"},
+         "\"1\" is out of range; give a number from 1.000001 to 65536"},
         {"--g-backoff-factor 1",
-         "\"1\" is out of range; give a number above 0 and below 1"},
+         "\"1\" is out of range; give a number from 1e-37 to 0.999999"},
         {"--d-backoff-factor 0", "--d-backoff-factor: \"0\" is out of range"},
         {"--d-backoff-factor -0.5", "--d-backoff-factor: \"-0.5\" is out of range"},
         {"--d-growth-interval 0", "--d-growth-interval: \"0\" is out of range"},
@@ -492,7 +545,7 @@ static void test_a_value_out_of_range_is_refused_with_the_range(void **state)
         {"--scaler fixed",
          "give auto, per-network, shared, shared-per-step, per-loss, static or off"},
         {"--g-beta2 1",
-         "--g-beta2: \"1\" is out of range; give a number from 0 to 0.999999"},
+         "--g-beta2: \"1\" is out of range; give 0 or a number from 1e-37 to 0.999999"},
         {"--g-eps 0", "--g-eps: \"0\" is out of range"},
         {"--g-lr 1e-50", "--g-lr: \"1e-50\" is out of range"},
         {"--ema-rampup 2",
@@ -549,7 +602,7 @@ static void test_settings_that_contradict_each_other_are_refused(void **state)
     assert_refused("photos --d-min-scale 64 --d-max-scale 32", STATUS_USAGE,
                    "--d-min-scale: 64 is above --d-max-scale 32; give a minimum");
     assert_refused("photos --d-min-scale 1e-40", STATUS_USAGE,
-                   "--d-min-scale: 1e-40 is not allowed; give 0 for none, or a finite");
+                   "--d-min-scale: \"1e-40\" is out of range; give 0 or a number");
     assert_refused("photos --g-hysteresis 2 --g-overflow-tolerance 0.5", STATUS_USAGE,
                    "--g-overflow-tolerance: 0.5 is given beside --g-hysteresis 2");
     assert_refused("photos --d-hysteresis 25", STATUS_USAGE,
@@ -656,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_the_table_covers_every_byte_of_the_config_in_order),
         cmocka_unit_test(
             test_every_setting_has_a_flag_a_sentence_and_a_value_that_it_reads_back),
+        cmocka_unit_test(test_no_number_that_is_allowed_turns_into_another_one_in_f32),
         cmocka_unit_test(test_a_loss_scaler_takes_all_that_the_table_allows),
         cmocka_unit_test(
             test_a_loss_scaler_takes_all_that_the_table_allows_beyond_pytorch),

@@ -115,7 +115,7 @@ static void test_wrong_json_is_refused_by_place_or_name_and_changes_nothing(void
          "my run: \"batch\": \"0\" is out of range; give a whole number "
          "from 1 to 8192"},
         {"{\"batch\": 2.5}", "\"2.5\" is not a whole number"},
-        {"{\"g_backoff_factor\": 1}", "give a number above 0 and below 1"},
+        {"{\"g_backoff_factor\": 1}", "give a number from 1e-37 to 0.999999"},
         {"{\"precision\": \"fp8\"}", "give fp16, bf16 or fp32"},
         {"{\"resolution\": 96}", "give 28, 32, 64 or 128"},
     };
