@@ -246,16 +246,19 @@ static enum status check_flags(const struct bench *bench, const struct work *wor
     const struct config *config = &bench->config;
     for (int i = 0; i < COMPARES_MAX && work->compares[i]; i++)
         if (has_setting(argc, argv, work->compares[i]))
-            return status_fail(
-                STATUS_USAGE, "--%s: bench %s compares all of its choices; leave it away",
-                work->compares[i], work->name);
-    if (config->resume[0] || config->dry_run)
+            return status_fail(STATUS_USAGE,
+                               "--%s: bench %s compares all of its choices; leave it out",
+                               work->compares[i], work->name);
+    if (config->resume[0] || config->dry_run || config->show_config)
         return status_fail(STATUS_USAGE,
-                           "--%s: bench %s begins runs of its own; leave it away",
-                           config->dry_run ? "dry-run" : "resume", work->name);
+                           "--%s: bench %s begins runs of its own; leave it out",
+                           config->dry_run       ? "dry-run"
+                           : config->show_config ? "show-config"
+                                                 : "resume",
+                           work->name);
     if (config->set_at[0])
         return status_fail(STATUS_USAGE,
-                           "--set-at: in bench %s all settings stay; leave it away",
+                           "--set-at: in bench %s all settings stay; leave it out",
                            work->name);
     int storm = config->on_overflow_storm;
     if (storm == STORM_ROLLBACK || storm == STORM_F32)
@@ -266,7 +269,7 @@ static enum status check_flags(const struct bench *bench, const struct work *wor
     if (config->gpus != 1)
         return status_fail(STATUS_USAGE,
                            "--gpus: bench %s measures one device, and %d are asked for; "
-                           "leave it away",
+                           "leave it out",
                            work->name, config->gpus);
     return STATUS_OK;
 }
@@ -275,16 +278,21 @@ static enum status read_settings(struct bench *bench, const struct work *work, i
                                  char **argv)
 {
     int wants_help;
+    struct config_origins origins;
     struct config *config = &bench->config;
     config_default(config);
-    TRY(config_parse(config, argc, argv, &wants_help));
+    config_origins_begin(&origins, ORIGIN_DEFAULT);
+    TRY(config_parse(config, argc, argv, &wants_help, &origins));
     int needs_data = work->run != bench_layers;
     if (!config->data[0] && !config->preset[0] &&
         (needs_data || !has_flag(argc, argv, "resolution"))) {
         config_default(config);
         TRY(config_apply_preset(config, DEFAULT_PRESET));
-        TRY(config_parse(config, argc, argv, &wants_help));
+        TRY(config_parse(config, argc, argv, &wants_help, &origins));
     }
+    bench->has_own_scale =
+        strcmp(config_origin(&origins, "g_init_scale"), ORIGIN_DEFAULT) != 0 ||
+        strcmp(config_origin(&origins, "d_init_scale"), ORIGIN_DEFAULT) != 0;
     if (!config->data[0] && !needs_data)
         TRY(config_set(config, "data",
                        config->resolution == 28 ? "builtin:fashion" : "builtin:shapes",

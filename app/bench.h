@@ -19,6 +19,7 @@
 
 struct bench {
     struct config config; // what all runs share; the channels of the data once known
+    int has_own_scale;    // init-scale was given for a network
     int seeds;            // scaler: runs of each choice
     double seconds; // precision: at least this long for each choice; layers: for all
     const char *json_path; // layers: NULL without

@@ -266,6 +266,7 @@ static enum status measure(struct layer_bench *layers, struct trainer *trainer)
 {
     struct bench *bench = layers->bench;
     bench->config.channels = trainer->config.channels;
+    bench->config.resolution = trainer->config.resolution;
     snprintf(layers->device, sizeof layers->device, "%s", trainer->device->description);
     layers->threads = trainer->device->threads;
     TRY(take_one_step(trainer));

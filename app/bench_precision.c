@@ -160,6 +160,7 @@ static enum status begin(struct comparison *comparison, const struct trainer *tr
     if (bench->folder.path[0])
         return STATUS_OK;
     bench->config.channels = trainer->config.channels;
+    bench->config.resolution = trainer->config.resolution;
     snprintf(comparison->device, sizeof comparison->device, "%s",
              trainer->device->description);
     snprintf(comparison->data, sizeof comparison->data, "%s", trainer->dataset->name);

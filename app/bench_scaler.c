@@ -206,6 +206,7 @@ static enum status begin(struct bench_result *result, const struct trainer *trai
     if (bench->folder.path[0])
         return STATUS_OK;
     bench->config.channels = trainer->config.channels;
+    bench->config.resolution = trainer->config.resolution;
     snprintf(result->device, sizeof result->device, "%s", trainer->device->description);
     snprintf(result->data, sizeof result->data, "%s", trainer->dataset->name);
     result->data_count = trainer->dataset->count;
@@ -286,6 +287,9 @@ static enum status run_all(struct bench_result *result)
         CHECK(session.history, "out of memory");
         struct config config = result->bench->config;
         config.scaler = session.run->scaler;
+        // As `train --scaler static` does.
+        if (config.scaler == SCALER_STATIC && !result->bench->has_own_scale)
+            config.g.init_scale = config.d.init_scale = 0.0;
         config.seed = session.run->seed;
         config.grid_columns = config.grid_rows = GRID_SIDE;
         if (!bench_must_end(result->bench))

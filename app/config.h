@@ -65,7 +65,7 @@ struct network_config {
 struct config {
     // What to train on
     char data[CONFIG_TEXT]; // path, builtin:fashion, builtin:shapes, or a known name
-    int resolution;         // 28, 32, 64, 128
+    int resolution;         // 28, 32, 64, 128; 0 = auto: by the data
     int channels;           // 1..4; 0 = what the data has
     int fit;                // enum fit
     int resize_filter;      // enum resize_filter
@@ -100,6 +100,7 @@ struct config {
     int preview;        // enum preview
     int exit_when_done; // closes the window at the end of a run
     int dry_run;
+    int show_config; // prints all settings and ends
     int64_t seed;
     int batch;
     int n_dis;                   // D steps per G step
@@ -122,9 +123,33 @@ struct config {
 /* Defaults of every setting. */
 void config_default(struct config *config);
 
+/* Where the value of each setting came from, in the order of the table: "default",
+ * "preset fmnist-quick", "preset dcgan64, the base of my.json", "command line", "snapshot",
+ * "data". */
+#define CONFIG_SETTINGS_MAX 128
+#define ORIGIN_TEXT 96
+#define ORIGIN_DEFAULT "default"
+#define ORIGIN_FLAG "command line"
+#define ORIGIN_DATA "data"
+struct config_origins {
+    char of[CONFIG_SETTINGS_MAX][ORIGIN_TEXT];
+    // Of a preset, where other data was given and its own channels count instead; else 0.
+    int preset_channels;
+};
+void config_origins_begin(struct config_origins *origins, const char *origin);
+void config_origin_set(struct config_origins *origins, const char *name,
+                       const char *origin);
+const char *config_origin(const struct config_origins *origins, const char *name);
+/* A line for each setting, or for those that are not at their defaults: flag, value, origin.
+ * Returns how many. */
+int config_print_origins(FILE *stream, const struct config *config,
+                         const struct config_origins *origins, int only_changed);
+
 /* Applies assets/presets/NAME.json (embedded in the binary), or a path ending in .json,
- * such as the options.json of an earlier run; never its `resume` or `dry_run`. An unknown
- * name is STATUS_USAGE with the nearest known one; what is wrong in a file, STATUS_DATA. */
+ * such as the options.json of an earlier run; never its `resume` or `dry_run`. A file of
+ * settings whose "preset" is another preset's name or path begins with that one; in a whole
+ * options.json it is only the name. An unknown name is STATUS_USAGE with the nearest known
+ * one; what is wrong in a file, STATUS_DATA. */
 enum status config_apply_preset(struct config *config, const char *name);
 
 /* Sets one setting from text, as the command line does. `source` ("--g-lr", "preset x",
@@ -134,11 +159,15 @@ enum status config_set(struct config *config, const char *name, const char *valu
                        const char *source);
 
 /* Parses `train`'s arguments (without "train"). A preset named anywhere is applied first,
- * then the flags in order. --help is told by *wants_help. Flags: --name value,
+ * then the flags in order. --help is told by *wants_help. `origins` (may be NULL) holds where the
+ * settings of `config` came from, and then where they come from now. Two settings follow
+ * others: the scale of --scaler static is auto where none is given, and a preset's channels
+ * do not count where the data is given and they are not. Flags: --name value,
  * --name=value, --name / --no-name for switches, one bare word for --data; -n is
  * --dry-run. Starts from what `config` holds and checks single values only:
  * config_check() comes after. */
-enum status config_parse(struct config *config, int argc, char **argv, int *wants_help);
+enum status config_parse(struct config *config, int argc, char **argv, int *wants_help,
+                         struct config_origins *origins);
 
 /* A fault to plant, as `inject` writes it: network, steps, kind. */
 enum fault_kind {

@@ -20,8 +20,11 @@ void setting_choices(const struct setting *setting, struct choices *choices)
 
 int setting_is_word(const struct setting *setting, const char *text)
 {
-    return setting->kind == SETTING_DOUBLE && setting->choices &&
-           strcmp(text, setting->choices) == 0;
+    if (!setting->choices)
+        return 0;
+    if (setting->kind == SETTING_INT)
+        return strcmp(text, "auto") == 0 && strncmp(setting->choices, "auto|", 5) == 0;
+    return setting->kind == SETTING_DOUBLE && strcmp(text, setting->choices) == 0;
 }
 
 /* "crop, pad or stretch" */

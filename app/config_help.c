@@ -8,6 +8,7 @@
 
 #define HELP_WIDTH 90
 #define HELP_COLUMN 27 // where descriptions begin
+#define DEFAULT_TEXT 256
 
 /* Ends a line that is `column` wide so far with words, wrapped at HELP_WIDTH and indented
  * to `indent`. */
@@ -46,13 +47,50 @@ static void print_entry(FILE *stream, const char *left, const char *text)
 
 /* ---- settings -------------------------------------------------------------------- */
 
-static void describe_default(const struct setting *setting, char *text, size_t bytes)
+/* The default configuration, and what each preset makes of it. */
+struct defaults {
+    struct config plain, *of_preset; // [embedded_preset_count], owned
+};
+
+static struct defaults read_defaults(void)
 {
-    text[0] = '\0';
+    struct defaults defaults;
+    config_default(&defaults.plain);
+    defaults.of_preset =
+        calloc((size_t)embedded_preset_count, sizeof *defaults.of_preset);
+    CHECK(defaults.of_preset, "out of memory");
+    for (int i = 0; i < embedded_preset_count; i++) {
+        defaults.of_preset[i] = defaults.plain;
+        enum status status =
+            config_apply_preset(&defaults.of_preset[i], embedded_presets[i].name);
+        CHECK(status == STATUS_OK, "%s", status_message());
+    }
+    return defaults;
+}
+
+// " [1000; fmnist-quick 500, dcgan28 1500]"; "" where neither has a value.
+static void describe_default(const struct setting *setting,
+                             const struct defaults *defaults, char text[DEFAULT_TEXT])
+{
+    const char *plain = setting->fallback;
     if (setting->kind == SETTING_SWITCH)
-        snprintf(text, bytes, setting->fallback[0] == '1' ? " [on]" : " [off]");
-    else if (setting->fallback[0])
-        snprintf(text, bytes, " [%s]", setting->fallback);
+        plain = setting->fallback[0] == '1' ? "on" : "off";
+    size_t used = (size_t)snprintf(text, DEFAULT_TEXT, " [%s", plain[0] ? plain : "none");
+    int is_first = 1;
+    for (int i = 0; i < embedded_preset_count; i++) {
+        char before[CONFIG_TEXT], after[CONFIG_TEXT];
+        setting_text(setting, &defaults->plain, before);
+        setting_text(setting, &defaults->of_preset[i], after);
+        if (setting->on_resume == RESUME_OWN || strcmp(before, after) == 0)
+            continue;
+        used += (size_t)snprintf(text + used, DEFAULT_TEXT - used, "%s %s %s",
+                                 is_first ? ";" : ",", embedded_presets[i].name, after);
+        CHECK(used + 2 < DEFAULT_TEXT, "too many presets to list");
+        is_first = 0;
+    }
+    snprintf(text + used, DEFAULT_TEXT - used, "]");
+    if (!plain[0] && is_first)
+        text[0] = '\0';
 }
 
 /* "--g-lr, --d-lr RATE", "--[no-]mirror", "--fit crop|pad|stretch" */
@@ -62,7 +100,10 @@ static void describe_flag(const struct setting *setting, char *text, size_t byte
     setting_flag(setting, flag);
     if (setting->kind == SETTING_SWITCH)
         snprintf(text, bytes, "%s%s",
-                 setting->on_resume == RESUME_OWN ? "-n, --" : "--[no-]", flag + 2);
+                 setting->on_resume != RESUME_OWN        ? "--[no-]"
+                 : strcmp(setting->name, "dry_run") == 0 ? "-n, --"
+                                                         : "--",
+                 flag + 2);
     else if (setting->group == GROUP_NETWORK)
         snprintf(text, bytes, "--g-%s, --d-%s %s", flag + 4, flag + 4, setting->unit);
     else
@@ -70,7 +111,8 @@ static void describe_flag(const struct setting *setting, char *text, size_t byte
                  setting->choices ? setting->choices : setting->unit);
 }
 
-static void print_group(FILE *stream, enum setting_group group)
+static void print_group(FILE *stream, enum setting_group group,
+                        const struct defaults *defaults)
 {
     for (int i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
@@ -78,9 +120,9 @@ static void print_group(FILE *stream, enum setting_group group)
         int is_second = group == GROUP_NETWORK && setting->name[0] == 'd';
         if (setting->group != group || is_second)
             continue;
-        char flag[128], fallback[64], text[640];
+        char flag[128], fallback[DEFAULT_TEXT], text[640 + DEFAULT_TEXT];
         describe_flag(setting, flag, sizeof flag);
-        describe_default(setting, fallback, sizeof fallback);
+        describe_default(setting, defaults, fallback);
         snprintf(text, sizeof text, "%s%s", setting->help, fallback);
         print_entry(stream, flag, text);
     }
@@ -99,10 +141,12 @@ static void print_settings(FILE *stream)
         [GROUP_NETWORK] = "EACH NETWORK (--g-... is the generator, --d-... the "
                           "discriminator)",
     };
+    struct defaults defaults = read_defaults();
     for (int group = 0; group < GROUP_COUNT; group++) {
         fprintf(stream, "\n%s\n", titles[group]);
-        print_group(stream, (enum setting_group)group);
+        print_group(stream, (enum setting_group)group, &defaults);
     }
+    free(defaults.of_preset);
 }
 
 static void print_resume(FILE *stream)
@@ -113,8 +157,11 @@ static void print_resume(FILE *stream)
         char flag[SETTING_FLAG];
         if (settings[i].on_resume != RESUME_FREE || settings[i].group == GROUP_NETWORK)
             continue;
-        used += (size_t)snprintf(list + used, sizeof list - used, " %s",
-                                 setting_flag(&settings[i], flag));
+        // Other images would be another run, and are refused.
+        int is_data = strcmp(settings[i].name, "data") == 0;
+        used += (size_t)snprintf(list + used, sizeof list - used, " %s%s",
+                                 setting_flag(&settings[i], flag),
+                                 is_data ? " (where the same images are now)" : "");
         CHECK(used < sizeof list, "too many settings to list");
     }
     fputs("\nRESUME\n", stream);
@@ -137,6 +184,11 @@ static void print_presets(FILE *stream)
         print_entry(stream, embedded_presets[i].name, about ? about : "");
         free(about);
     }
+    print_entry(
+        stream, "FILE.json",
+        "a preset of your own: settings as JSON, by the names of their flags with _ "
+        "for -; \"preset\" names another to begin with, as in {\"preset\": "
+        "\"dcgan64\", \"batch\": 32, \"g_lr\": 1e-4}");
 }
 
 static void print_surroundings(FILE *stream)
@@ -218,15 +270,18 @@ static void print_exit_codes(FILE *stream)
 
 void config_print_help(FILE *stream)
 {
-    fputs("usage: twinscale train [--preset NAME] [--data PATH] [SETTING ...]\n"
-          "       twinscale train --resume RUN [--kimg KIMG] [SETTING ...]\n"
-          "\n"
-          "  twinscale train --preset fmnist-quick        garments, in a few minutes\n"
-          "  twinscale train --preset dcgan64 --data photos/ --kimg 500\n"
-          "\n"
-          "A value follows after a blank or \"=\"; [brackets] hold what is used "
-          "otherwise.\n",
-          stream);
+    fputs(
+        "usage: twinscale train [--preset NAME] [--data PATH] [SETTING ...]\n"
+        "       twinscale train --resume RUN [--kimg KIMG] [SETTING ...]\n"
+        "\n"
+        "  twinscale train --preset fmnist-quick        garments, in a few minutes\n"
+        "  twinscale train --preset dcgan64 --data photos/ --kimg 500\n"
+        "\n"
+        "A value follows after a blank or \"=\"; a word without a flag is the data set, "
+        "as with\n"
+        "--data. [Brackets] hold the default, and after it what each preset has "
+        "instead.\n",
+        stream);
     print_presets(stream);
     print_settings(stream);
     print_resume(stream);

@@ -95,7 +95,8 @@ static enum status set_from_json(struct config *config, const char *name,
     return setting_parse(setting, config, text, source);
 }
 
-static enum status set_all(struct config *config, json_t *object, const char *source)
+static enum status set_all(struct config *config, json_t *object, const char *source,
+                           const char *origin, struct config_origins *origins)
 {
     const char *name;
     json_t *value;
@@ -106,11 +107,15 @@ static enum status set_all(struct config *config, json_t *object, const char *so
         // What a file holds is data, whatever was wrong with it.
         if (set_from_json(config, name, value, source) != STATUS_OK)
             return status_fail(STATUS_DATA, "%s", status_message());
+        const char *text = json_string_value(value);
+        config_origin_record(origins, setting_find(name), text ? text : "", origin);
     }
     return STATUS_OK;
 }
 
-enum status config_from_json(struct config *config, const char *json, const char *source)
+enum status config_from_json_as(struct config *config, const char *json,
+                                const char *source, const char *origin,
+                                struct config_origins *origins)
 {
     json_error_t error;
     json_t *object = json_loads(json, JSON_REJECT_DUPLICATES, &error);
@@ -119,7 +124,7 @@ enum status config_from_json(struct config *config, const char *json, const char
                            error.line, error.column, error.text);
     struct config changed = *config;
     enum status status = json_is_object(object)
-                             ? set_all(&changed, object, source)
+                             ? set_all(&changed, object, source, origin, origins)
                              : status_fail(STATUS_DATA,
                                            "%s: holds %s, expected an object of settings "
                                            "such as {\"batch\": 64}",
@@ -128,6 +133,22 @@ enum status config_from_json(struct config *config, const char *json, const char
         *config = changed;
     json_decref(object);
     return status;
+}
+
+enum status config_from_json(struct config *config, const char *json, const char *source)
+{
+    return config_from_json_as(config, json, source, source, NULL);
+}
+
+// An options.json holds every setting, and with them those of one call of the program.
+char *config_json_base(const char *json)
+{
+    json_t *object = json_loads(json, 0, NULL);
+    const char *base = json_string_value(json_object_get(object, "preset"));
+    int is_whole = json_object_get(object, "dry_run") != NULL;
+    char *copy = base && base[0] && !is_whole ? strdup(base) : NULL;
+    json_decref(object);
+    return copy;
 }
 
 char *config_json_about(const char *json)

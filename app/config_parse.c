@@ -4,8 +4,10 @@
  * own flags and then its caller's. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "app/config_table.h"
+#include "app/nearest.h"
 
 struct reader {
     int argc, next;
@@ -140,6 +142,23 @@ static enum status find_preset(int argc, char **argv, const char **name)
     return STATUS_OK;
 }
 
+/* `train fmnist-quick`: a preset's name, or nearly, where no such file is. */
+static enum status check_bare_word(const char *word)
+{
+    const char *names[CONFIG_SETTINGS_MAX];
+    struct stat facts;
+    CHECK(embedded_preset_count <= CONFIG_SETTINGS_MAX);
+    for (int i = 0; i < embedded_preset_count; i++)
+        names[i] = embedded_presets[i].name;
+    const char *nearest = nearest_word(word, names, embedded_preset_count);
+    if (!nearest || stat(word, &facts) == 0)
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "%s: a word without a flag is the data set, and there is no such "
+                       "file; did you mean --preset %s?",
+                       word, nearest);
+}
+
 /* A bare word is the data set, once. */
 static enum status set_bare_word(struct config *config, const char *word,
                                  const char **earlier_data)
@@ -147,14 +166,15 @@ static enum status set_bare_word(struct config *config, const char *word,
     if (*earlier_data)
         return status_fail(
             STATUS_USAGE,
-            "\"%s\": what is this? The data set is \"%s\" already, and one "
-            "run takes one; settings begin with --",
+            "%s: a word without a flag is the data set, which is \"%s\" already; give "
+            "one, and settings with --",
             word, *earlier_data);
     if (!word[0])
         return status_fail(STATUS_USAGE,
                            "an argument is empty, PATH or a setting was expected; see "
                            "twinscale train --help");
     *earlier_data = word;
+    TRY(check_bare_word(word));
     return config_set(config, "data", word, "--data");
 }
 
@@ -166,17 +186,10 @@ static int asks_for_help(int argc, char **argv)
     return 0;
 }
 
-enum status config_parse(struct config *config, int argc, char **argv, int *wants_help)
+static enum status read_arguments(struct config *config, int argc, char **argv,
+                                  struct config_origins *origins)
 {
-    *wants_help = asks_for_help(argc, argv);
-    if (*wants_help)
-        return STATUS_OK;
-
-    const char *preset, *data = NULL;
-    TRY(find_preset(argc, argv, &preset));
-    if (preset)
-        TRY(config_apply_preset(config, preset));
-
+    const char *data = NULL;
     struct reader reader = {.argc = argc, .argv = argv};
     while (reader.next < argc) {
         struct argument argument;
@@ -185,13 +198,67 @@ enum status config_parse(struct config *config, int argc, char **argv, int *want
             continue;
         if (!argument.setting) {
             TRY(set_bare_word(config, argument.value, &data));
+            config_origin_set(origins, "data", ORIGIN_FLAG);
             continue;
         }
+        config_origin_record(origins, argument.setting, argument.value, ORIGIN_FLAG);
         if (strcmp(argument.setting->name, "preset") == 0)
-            continue; // applied above
+            continue; // applied already
         TRY(setting_parse(argument.setting, config, argument.value, argument.flag));
         if (strcmp(argument.setting->name, "data") == 0)
             data = argument.value;
     }
+    return STATUS_OK;
+}
+
+static int is_given(const struct config_origins *origins, const char *name)
+{
+    return strcmp(config_origin(origins, name), ORIGIN_DEFAULT) != 0;
+}
+
+// A fixed scale of 65536, where the rule of the others only begins, suits hardly any run.
+static void follow_static(struct config *config, struct config_origins *origins)
+{
+    struct network_config *const networks[] = {&config->g, &config->d};
+    static const char *const names[] = {"g_init_scale", "d_init_scale"};
+    for (int i = 0; i < 2; i++)
+        if (config->scaler == SCALER_STATIC && !is_given(origins, names[i])) {
+            networks[i]->init_scale = 0.0;
+            config_origin_set(origins, names[i], "--scaler static");
+        }
+}
+
+// A preset's channels are those of the data that it was made for.
+static void follow_data(struct config *config, const struct config *before,
+                        struct config_origins *origins)
+{
+    int has_preset = strncmp(config_origin(origins, "channels"), "preset ", 7) == 0;
+    int has_data = strcmp(config_origin(origins, "data"), ORIGIN_FLAG) == 0;
+    if (!has_preset || !has_data)
+        return;
+    origins->preset_channels = config->channels;
+    config->channels = before->channels;
+    config_origin_set(origins, "channels", ORIGIN_DATA);
+}
+
+enum status config_parse(struct config *config, int argc, char **argv, int *wants_help,
+                         struct config_origins *origins)
+{
+    struct config_origins unasked;
+    *wants_help = asks_for_help(argc, argv);
+    if (*wants_help)
+        return STATUS_OK;
+    if (!origins) {
+        origins = &unasked;
+        config_origins_begin(origins, ORIGIN_DEFAULT);
+    }
+    const struct config before = *config;
+    const char *preset;
+    TRY(find_preset(argc, argv, &preset));
+    if (preset)
+        TRY(preset_apply(config, preset, origins));
+    TRY(read_arguments(config, argc, argv, origins));
+    follow_static(config, origins);
+    follow_data(config, &before, origins);
     return STATUS_OK;
 }

@@ -101,8 +101,10 @@ const struct setting settings[] = {
     {"data", TEXT(data), ANY, "", "PATH", GROUP_DATA, RESUME_FREE,
      "folder of PNG files, IDX file (MNIST's form, .gz too), fashion-mnist, "
      "builtin:fashion or builtin:shapes"},
-    {"resolution", INT(resolution), CHOICES("28|32|64|128"), "64", NULL, GROUP_DATA,
-     RESUME_FIXED, "height and width that images are brought to"},
+    {"resolution", INT(resolution), CHOICES("auto|28|32|64|128"), "auto", NULL,
+     GROUP_DATA, RESUME_FIXED,
+     "height and width that images are brought to; auto: 28 or 32 where that is the size "
+     "of them all, else 64"},
     {"channels", INT(channels), RANGE(0, 4), "0", "N", GROUP_DATA, RESUME_FIXED,
      "1 grey, 2 grey and alpha, 3 RGB, 4 RGBA; 0 takes what the data has"},
     {"fit", CHOICE(fit), CHOICES("crop|pad|stretch"), "crop", NULL, GROUP_DATA,
@@ -186,6 +188,10 @@ const struct setting settings[] = {
      "is closed"},
     {"dry_run", SWITCH(dry_run), ANY, "0", NULL, GROUP_MACHINE, RESUME_OWN,
      "takes a few real steps, reports memory and time, and writes nothing"},
+    {"show_config", SWITCH(show_config), ANY, "0", NULL, GROUP_MACHINE, RESUME_OWN,
+     "prints every setting, its value and where that comes from (default, preset, "
+     "command "
+     "line, snapshot, data), and ends"},
     {"seed", INT64(seed), RANGE(0, SEED_MAX), "0", "N", GROUP_TRAINING, RESUME_FIXED,
      "of weights, latents and the order of images; the same seed gives the same run"},
     {"batch", INT(batch), RANGE(1, 8192), "64", "N", GROUP_TRAINING, RESUME_FIXED,
@@ -212,7 +218,8 @@ const struct setting settings[] = {
      "shared: one for both, moved once after both steps, as "
      "PyTorch's documentation has it. shared-per-step: one, moved after each step. "
      "per-loss: three, for D on real, D on fakes and G, as in apex. static: the scales "
-     "stay at init-scale, or all at S with static:S. In each, a step with an inf or NaN "
+     "stay at init-scale, which is auto unless given, or all at S with static:S. In "
+     "each, a step with an inf or NaN "
      "is skipped, and with off as well"},
     {"skip", CHOICE(skip), CHOICES("own|both"), "own", NULL, GROUP_SCALER, RESUME_FREE,
      "own: an overflow skips a step of its own network only. both: one in D also holds "

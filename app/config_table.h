@@ -41,7 +41,7 @@ struct setting {
     size_t bytes;
     double min, max; // of numbers; both sides of a grid
     int is_min_open; // min itself is not allowed
-    // "crop|pad|stretch"; also for an int with few values. Of a double: the one word ("auto",
+    // "crop|pad|stretch"; also for an int with few values, where "auto" is 0. Of a double: the one word ("auto",
     // "0") that it may be besides its range, kept as 0, which lies outside.
     const char *choices;
     const char *fallback; // the default, as text
@@ -92,7 +92,7 @@ struct choices {
 };
 void setting_choices(const struct setting *setting, struct choices *choices);
 
-/* True when `text` is the word that a setting of kind SETTING_DOUBLE takes for 0. */
+/* True when `text` is the word that a number takes for 0: "auto" of a scale. */
 int setting_is_word(const struct setting *setting, const char *text);
 
 /* What is allowed: "a whole number from 2 to 8192", "crop, pad or stretch", "auto or a
@@ -117,5 +117,21 @@ extern const int embedded_preset_count;
 
 /* The value of "_about" in a preset's JSON; the caller frees; NULL if there is none. */
 char *config_json_about(const char *json);
+
+/* The preset that a file of settings begins with, its "preset"; the caller frees. NULL where
+ * it has none, or is a whole options.json. */
+char *config_json_base(const char *json);
+
+/* config_apply_preset() and config_from_json() that record `origin` in `origins`, which may
+ * be NULL. */
+enum status preset_apply(struct config *config, const char *name,
+                         struct config_origins *origins);
+enum status config_from_json_as(struct config *config, const char *json,
+                                const char *source, const char *origin,
+                                struct config_origins *origins);
+
+/* Notes that `setting` has been given as `value`; origins may be NULL. */
+void config_origin_record(struct config_origins *origins, const struct setting *setting,
+                          const char *value, const char *origin);
 
 #endif

@@ -74,6 +74,8 @@ static enum status parse_int(const struct setting *setting, const char *value,
         setting_choices(setting, &choices);
         if (find_choice(&choices, value) < 0)
             return refuse(setting, source, value, "is not possible");
+        if (setting_is_word(setting, value))
+            value = "0";
         enum number_error error = number_read_whole(value, &whole);
         CHECK(error == NUMBER_OK, "%s has the choice %s", setting->name, value);
     } else {
@@ -233,7 +235,11 @@ const char *setting_text(const struct setting *setting, const struct config *con
     struct choices choices;
     switch (setting->kind) {
     case SETTING_INT:
-    case SETTING_SWITCH: snprintf(text, CONFIG_TEXT, "%d", *ints); break;
+    case SETTING_SWITCH:
+        snprintf(text, CONFIG_TEXT, "%d", *ints);
+        if (*ints == 0 && setting_is_word(setting, "auto"))
+            snprintf(text, CONFIG_TEXT, "auto");
+        break;
     case SETTING_INT64:
         snprintf(text, CONFIG_TEXT, "%" PRId64, *(const int64_t *)field);
         break;

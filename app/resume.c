@@ -49,7 +49,8 @@ static enum status merge_settings(struct run *run, const struct checkpoint *chec
     run->saved_kimg = saved.kimg;
     run->config = saved;
     run->config.gpus = 0;
-    TRY(config_parse(&run->config, argc, argv, &wants_help));
+    config_origins_begin(&run->origins, "snapshot");
+    TRY(config_parse(&run->config, argc, argv, &wants_help, &run->origins));
     TRY(run_settle_gpus(run, saved.gpus));
     TRY(config_check_resume(&saved, &run->config, run->changes, sizeof run->changes));
     config_follow_limits(&run->config); // as trainer_change() does
@@ -61,6 +62,7 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
                                 const char *path, const struct checkpoint_facts *facts)
 {
     char copy[1024];
+    run_begin_data(run);
     TRY(run_create(run, facts->images));
     TRY(checkpoint_load(checkpoint, &run->trainer));
     TRY(run_prepare(run));
@@ -97,7 +99,9 @@ enum status resume_run(struct run *run, int argc, char **argv)
     int has_end = (double)facts.images >= run->config.kimg * 1000.0;
     int is_cut_short = has_end && run->config.kimg == run->saved_kimg &&
                        !run->config.dry_run && is_unfinished(path, &facts);
-    if (status == STATUS_OK && has_end && !is_cut_short) {
+    if (status == STATUS_OK && run->config.show_config) {
+        status = run_show_config(run);
+    } else if (status == STATUS_OK && has_end && !is_cut_short) {
         if (run_is_first(run))
             printf("finished: %s has reached %.4g of %.4g kimg; to go on, give a larger "
                    "--kimg\n",

@@ -15,20 +15,34 @@
 
 /* ---- setting up ------------------------------------------------------------------ */
 
+// All, or the first few where they are many.
+static size_t rejects_shown(const struct dataset *dataset)
+{
+    return dataset->reject_count > 6 ? 5 : dataset->reject_count;
+}
+
 static void say_rejects(struct run *run)
 {
     const struct dataset *dataset = run->trainer.dataset;
-    size_t count = dataset->reject_count, shown = count > 6 ? 5 : count;
+    size_t count = dataset->reject_count, shown = rejects_shown(dataset);
     for (size_t i = 0; i < shown; i++)
-        report_say(&run->report, "        skipped %s: %s", dataset->rejects[i].path,
+        report_say(&run->report, "        passed over %s: %s", dataset->rejects[i].path,
                    dataset->rejects[i].reason);
     if (count > shown)
         report_say(&run->report,
                    "        and %zu more files that cannot be used; log.txt has all",
                    count - shown);
     for (size_t i = shown; i < count; i++)
-        run_folder_log(&run->folder, "        skipped %s: %s", dataset->rejects[i].path,
-                       dataset->rejects[i].reason);
+        run_folder_log(&run->folder, "        passed over %s: %s",
+                       dataset->rejects[i].path, dataset->rejects[i].reason);
+}
+
+static void say_data_notes(struct run *run)
+{
+    struct data_notes notes;
+    data_notes(run->trainer.dataset, &run->asked, &notes);
+    for (int i = 0; i < notes.count; i++)
+        report_say(&run->report, "        %s", notes.line[i]);
 }
 
 // What the settings of a resume have made of the scales that were saved.
@@ -113,10 +127,11 @@ static void say_run(struct run *run)
     report_say(report, "device  %s", trainer->device->description);
     if (trainer->device->note[0])
         report_say(report, "        %s", trainer->device->note);
-    report_say(report, "data    %s: %zu images of %d x %d x %d%s",
-               trainer->dataset->source, trainer->dataset->count, config->resolution,
-               config->resolution, trainer->dataset->channels,
-               config->mirror ? ", mirrored at random" : "");
+    report_say(report, "data    %s: %zu image%s of %d x %d x %d%s",
+               trainer->dataset->source, trainer->dataset->count,
+               PLURAL(trainer->dataset->count), config->resolution, config->resolution,
+               trainer->dataset->channels, config->mirror ? ", mirrored at random" : "");
+    say_data_notes(run);
     say_rejects(run);
     if (run->group)
         report_say(report, "ranks   %d, each with %d images of a batch", config->gpus,
@@ -248,6 +263,26 @@ static void print_recompute(struct trainer *trainer, double per_kimg)
            recompute_text(trainer, text), 100.0 * recompute_seconds(trainer) / per_step);
 }
 
+static void print_data(const struct run *run)
+{
+    const struct dataset *dataset = run->trainer.dataset;
+    struct data_notes notes;
+    printf("data: %s, %zu image%s of %d x %d x %d\n", dataset->source, dataset->count,
+           PLURAL(dataset->count), dataset->resolution, dataset->resolution,
+           dataset->channels);
+    data_notes(dataset, &run->asked, &notes);
+    for (int i = 0; i < notes.count; i++)
+        printf("      %s\n", notes.line[i]);
+    size_t count = dataset->reject_count, shown = rejects_shown(dataset);
+    for (size_t i = 0; i < shown; i++)
+        printf("      passed over %s: %s\n", dataset->rejects[i].path,
+               dataset->rejects[i].reason);
+    if (count > shown)
+        printf("      and %zu more files that cannot be used; twinscale data check names "
+               "all\n",
+               count - shown);
+}
+
 static void print_dry(struct run *run, double per_kimg)
 {
     struct trainer *trainer = &run->trainer;
@@ -258,7 +293,9 @@ static void print_dry(struct run *run, double per_kimg)
     if (run->group)
         printf("ranks: %d, each with %d images of a batch\n", run->config.gpus,
                trainer_rows(trainer));
-    printf("data: %s, %zu images\n", trainer->dataset->source, trainer->dataset->count);
+    print_data(run);
+    printf("settings (others are at their defaults; --show-config lists all):\n");
+    config_print_origins(stdout, &run->config, &run->origins, 1);
     for (int i = 0; i < run->found.count; i++) {
         char line[INIT_SCALE_LINE];
         printf("scale: %s\n", init_scale_line(trainer, &run->found.of[i], line));
@@ -296,10 +333,13 @@ enum status run_dry(struct run *run)
 static enum status new_run(struct run *run)
 {
     TRY(run_settle_gpus(run, 1));
+    if (run->config.show_config)
+        return run_show_config(run);
     TRY(config_check(&run->config));
     TRY(set_at_open(&run->set_at, &run->config, NULL, 0));
+    run_begin_data(run);
     TRY(run_create(run, 0));
-    run->config = run->trainer.config; // with the channels of the data
+    run_follow_data(run);
     TRY(run_prepare(run));
     TRY(init_scale_find(&run->trainer, &run->found));
     if (run->config.dry_run)
@@ -331,8 +371,9 @@ enum status train_command(int argc, char **argv)
     int has_signals = status == STATUS_OK;
     config_default(&run->config);
     run->config.gpus = 0; // not asked for, yet
+    config_origins_begin(&run->origins, ORIGIN_DEFAULT);
     if (status == STATUS_OK)
-        status = config_parse(&run->config, argc, argv, &wants_help);
+        status = config_parse(&run->config, argc, argv, &wants_help, &run->origins);
     if (status == STATUS_OK && wants_help)
         config_print_help(stdout);
     else if (status == STATUS_OK)

@@ -10,6 +10,7 @@
 #include "app/config.h"
 #include "app/group.h"
 #include "app/init_scale.h"
+#include "app/input/data_notes.h"
 #include "app/output/monitor.h"
 #include "app/output/run_folder.h"
 #include "app/output/window.h"
@@ -19,6 +20,9 @@
 
 struct run {
     struct config config;
+    struct config_origins origins; // of its values
+    struct data_asked asked;       // of the data, before it was read
+    int asked_resolution;
     struct group_place place; // what a launcher says
     struct group *group;      // NULL: alone
     struct trainer trainer;
@@ -87,6 +91,13 @@ enum status run_serve_set_at(struct run *run);
 enum status run_take_back_set_at(struct run *run, int64_t images);
 /* The same change on a rank above 0. */
 enum status run_follow_change(struct run *run);
+
+/* run_settings.c. Before the data is read: keeps what was asked of it. After: takes what it
+ * has into run->config, where that was left to it. */
+void run_begin_data(struct run *run);
+void run_follow_data(struct run *run);
+/* run_settings.c: --show-config; reads the data, if there is any, and trains nothing. */
+enum status run_show_config(struct run *run);
 
 /* resume.c: finds the checkpoint that run->config.resume names, applies the flags over its
  * settings, and goes on in its folder. */

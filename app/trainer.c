@@ -47,21 +47,29 @@ static void show_decoding(void *context, size_t done, size_t total)
         progress_bar((double)done, (double)total, 0.0, -1.0);
 }
 
-static enum status open_data(struct trainer *trainer)
+enum status trainer_open_data(const struct config *config,
+                              void (*progress)(void *context, size_t done, size_t total),
+                              struct dataset **dataset)
 {
-    const struct config *config = &trainer->config;
     struct dataset_options options = {.resolution = config->resolution,
                                       .channels = config->channels,
                                       .fit = config->fit,
                                       .resize_filter = config->resize_filter,
                                       .strict = config->strict,
                                       .threads = config->threads,
-                                      .progress =
-                                          trainer->device->rank ? NULL : show_decoding};
-    enum status status = dataset_open(config->data, &options, &trainer->dataset);
+                                      .progress = progress};
+    return dataset_open(config->data, &options, dataset);
+}
+
+static enum status open_data(struct trainer *trainer)
+{
+    enum status status =
+        trainer_open_data(&trainer->config, trainer->device->rank ? NULL : show_decoding,
+                          &trainer->dataset);
     progress_clear();
     TRY(status);
     trainer->config.channels = trainer->dataset->channels;
+    trainer->config.resolution = trainer->dataset->resolution;
     return STATUS_OK;
 }
 

@@ -84,8 +84,8 @@ struct trainer_rank {
     unsigned char group_id[DEVICE_GROUP_ID];
 };
 
-/* Opens device and data, then builds everything, with initial weights. config->channels is
- * set from the data when it was 0. Any failure leaves *trainer safe to release. */
+/* Opens device and data, then builds everything, with initial weights. config->channels and
+ * config->resolution are set from the data where they were 0. Any failure leaves *trainer safe to release. */
 enum status trainer_create(struct trainer *trainer, const struct config *config);
 /* The same for one rank of several; all of them have to call it. */
 enum status trainer_create_rank(struct trainer *trainer, const struct config *config,
@@ -95,6 +95,10 @@ enum status trainer_create_rank(struct trainer *trainer, const struct config *co
 const char *trainer_device_name(const struct config *config,
                                 const struct trainer_rank *rank,
                                 char name[TRAINER_DEVICE]);
+/* The data set of a config alone; `progress` (may be NULL) as in struct dataset_options. */
+enum status trainer_open_data(const struct config *config,
+                              void (*progress)(void *context, size_t done, size_t total),
+                              struct dataset **dataset);
 void trainer_release(struct trainer *trainer);
 
 /* Networks, optimizers, scalers and all that comes with them anew, after a change of

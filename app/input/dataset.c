@@ -17,6 +17,7 @@
 
 #define PNG_FILE_BYTES_MAX ((size_t)1 << 30)
 #define REJECTS_TOLD 3
+#define USUAL_RESOLUTION 64
 
 // An IDX file, or the built-in images of the same form.
 
@@ -199,8 +200,9 @@ static enum status open_known(const char *name, const struct dataset_options *op
 
 static enum status check_options(const struct dataset_options *options)
 {
-    if (options->resolution < 1 || options->resolution > DATASET_RESOLUTION_MAX)
-        return status_fail(STATUS_USAGE, "--resolution %d: 1 to %d is possible",
+    if (options->resolution < 0 || options->resolution > DATASET_RESOLUTION_MAX)
+        return status_fail(STATUS_USAGE,
+                           "--resolution %d: 1 to %d is possible, 0 for that of the data",
                            options->resolution, DATASET_RESOLUTION_MAX);
     if (options->channels < 0 || options->channels > 4)
         return status_fail(STATUS_USAGE,
@@ -210,11 +212,9 @@ static enum status check_options(const struct dataset_options *options)
     return STATUS_OK;
 }
 
-enum status dataset_scan(const char *path, const struct dataset_options *options,
-                         struct dataset **dataset)
+static enum status scan(const char *path, const struct dataset_options *options,
+                        struct dataset **dataset)
 {
-    *dataset = NULL;
-    TRY(check_options(options));
     struct dataset *opened = calloc(1, sizeof *opened);
     if (!opened)
         return status_fail(STATUS_FAILED, "no memory for a data set");
@@ -232,6 +232,35 @@ enum status dataset_scan(const char *path, const struct dataset_options *options
     }
     *dataset = opened;
     return STATUS_OK;
+}
+
+// The size that all images have, where it is one below the usual that is trained at; else 0.
+static int own_resolution(const struct dataset *dataset)
+{
+    if (dataset->size_count != 1)
+        return 0;
+    const struct dataset_size *size = &dataset->sizes[0];
+    int is_small = size->width == 28 || size->width == 32;
+    return is_small && size->width == size->height ? size->width : 0;
+}
+
+enum status dataset_scan(const char *path, const struct dataset_options *options,
+                         struct dataset **dataset)
+{
+    struct dataset_options chosen = *options;
+    *dataset = NULL;
+    TRY(check_options(options));
+    if (options->resolution > 0)
+        return scan(path, options, dataset);
+    chosen.resolution = USUAL_RESOLUTION;
+    TRY(scan(path, &chosen, dataset));
+    chosen.resolution = own_resolution(*dataset);
+    if (chosen.resolution == 0)
+        return STATUS_OK;
+    // Images of 28 or 32 pixels are read twice in no time.
+    dataset_close(*dataset);
+    *dataset = NULL;
+    return scan(path, &chosen, dataset);
 }
 
 enum status dataset_require_images(const char *path, const struct dataset *dataset)

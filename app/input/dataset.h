@@ -21,7 +21,9 @@
 #define DATASET_RESOLUTION_MAX 4096
 
 struct dataset_options {
-    int resolution;    // 28, 32, 64, 128; any from 1 to DATASET_RESOLUTION_MAX works
+    // 28, 32, 64, 128; any from 1 to DATASET_RESOLUTION_MAX works. 0: 28 or 32 where that is
+    // the size of all images, else 64.
+    int resolution;
     int channels;      // 1..4; 0 = those of the first image, without its alpha
     int fit;           // enum fit
     int resize_filter; // enum resize_filter

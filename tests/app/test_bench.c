@@ -403,7 +403,7 @@ static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
         {2, "--seeds: its value is missing; give a number", "scaler --seeds"},
         {2, "--seconds: \"0\" is out of range; give a number of seconds",
          "precision --seconds 0"},
-        {2, "--seconds: \"soon\" is no time", "precision --seconds soon"},
+        {2, "--seconds: \"soon\" is not a number", "precision --seconds soon"},
         {2, "--seconds", "scaler --seconds 3"},
         {2, "--scaler: bench scaler compares all of its choices",
          "scaler --scaler shared"},

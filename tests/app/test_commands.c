@@ -455,6 +455,60 @@ static void test_a_dry_run_really_steps_and_leaves_nothing(void **state)
     assert_int_equal(run_command(text, sizeof text, "test ! -e '%s/dry'", out), 0);
 }
 
+static void test_settings_are_shown_with_where_they_come_from(void **state)
+{
+    (void)state;
+    expect(0, "  --latent               64                       preset fmnist-quick\n",
+           "train --preset fmnist-quick --data builtin:fashion --show-config");
+    expect(0, "  --channels             1                        data\n",
+           "train --data builtin:fashion --show-config");
+    expect(0, "  --resolution           28                       data\n",
+           "train --data builtin:fashion --show-config");
+    expect(0, "  --resolution           auto                     default\n",
+           "train --show-config"); // no data yet
+    expect(0, "  --kimg                 7                        command line\n",
+           "train --resume RUN --kimg 7 --show-config");
+    expect(0, "  --g-width              8                        snapshot\n",
+           "train --resume RUN --show-config");
+    expect(2, "--show-config: bench scaler begins runs of its own",
+           "bench scaler --show-config");
+    // A dry run shows those that differ from the defaults.
+    expect(0, "\n  --seed                 3                        command line\n",
+           "train " SMALL_RUN " -n");
+}
+
+static void test_files_that_cannot_be_used_are_named_by_runs_and_dry_runs(void **state)
+{
+    (void)state;
+    char text[512];
+    assert_int_equal(run_command(text, sizeof text,
+                                 "mkdir '%s/mixed' && for i in 1 2 3 4; do "
+                                 "cp '%s/reals.png' '%s/mixed/'$i.png; done; "
+                                 "for i in 5 6 7 8 9 a b; do "
+                                 "echo no >'%s/mixed/'$i.png; done",
+                                 out, run, out, out),
+                     0);
+    static const char *const calls[] = {
+        "train --data OUT/mixed --g-width 4 --d-width 4 --batch 4 --resolution 28 -n",
+        "train --data OUT/mixed --g-width 4 --d-width 4 --batch 4 --resolution 28 "
+        "--kimg 0.004 --preview off --out OUT/by_mixed"};
+    for (int i = 0; i < 2; i++) {
+        expect(0, "/mixed/9.png: not a PNG: it begins with the bytes 6e 6f 0a", calls[i]);
+        expect(0, " passed over ", calls[i]);
+        expect(0, "and 2 more files that cannot be used", calls[i]);
+        expect(0, "4 images are few", calls[i]);
+    }
+}
+
+static void test_a_static_scale_without_a_value_is_one_that_trains(void **state)
+{
+    (void)state;
+    expect(
+        0, "begins at 2^",
+        "train --data builtin:shapes --resolution 28 --g-width 8 --d-width 8 --batch 16 "
+        "--kimg 0.8 --scaler static --preview off --out OUT/static");
+}
+
 static void test_a_signal_saves_and_ends_with_0(void **state)
 {
     (void)state;
@@ -496,6 +550,9 @@ int main(void)
         cmocka_unit_test(test_a_run_folder_among_the_pictures_is_no_data),
         cmocka_unit_test(test_the_resize_filter_changes_the_pixels),
         cmocka_unit_test(test_a_dry_run_really_steps_and_leaves_nothing),
+        cmocka_unit_test(test_settings_are_shown_with_where_they_come_from),
+        cmocka_unit_test(test_files_that_cannot_be_used_are_named_by_runs_and_dry_runs),
+        cmocka_unit_test(test_a_static_scale_without_a_value_is_one_that_trains),
         cmocka_unit_test(test_a_signal_saves_and_ends_with_0),
     };
     return cmocka_run_group_tests(tests, make_one_run, remove_run);

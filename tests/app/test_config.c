@@ -20,7 +20,7 @@ static enum status parse(struct config *config, const char *line)
     for (char *word; (word = strsep(&rest, " "));)
         if (*word)
             arguments[count++] = word;
-    return config_parse(config, count, arguments, &wants_help);
+    return config_parse(config, count, arguments, &wants_help, NULL);
 }
 
 static struct config parsed(const char *line)
@@ -53,7 +53,7 @@ static void test_defaults_are_those_of_dcgan_at_64_pixels(void **state)
     struct config config;
     memset(&config, 0xff, sizeof config);
     config_default(&config);
-    assert_int_equal(config.resolution, 64);
+    assert_int_equal(config.resolution, 0); // auto: 64, but for smaller images
     assert_int_equal(config.batch, 64);
     assert_int_equal(config.latent, 100);
     assert_int_equal(config.precision, PRECISION_FP16);
@@ -314,6 +314,12 @@ static void test_a_static_scale_may_be_given_with_its_value(void **state)
     config = parsed("photos --scaler=static:512 --d-init-scale 64");
     assert_true(config.g.init_scale == 512.0 && config.d.init_scale == 64.0);
     assert_int_equal(config.scaler, SCALER_STATIC);
+    // Without a value the scale is looked for, unless one is given elsewhere.
+    config = parsed("photos --scaler static");
+    assert_true(config.g.init_scale == 0.0 && config.d.init_scale == 0.0);
+    config = parsed("photos --d-init-scale 64 --scaler static");
+    assert_true(config.g.init_scale == 0.0 && config.d.init_scale == 64.0);
+    config = parsed("photos --scaler static:512");
     // What is saved says the same without it.
     char text[CONFIG_TEXT];
     assert_string_equal(setting_text(setting_find("scaler"), &config, text), "static");
@@ -422,7 +428,7 @@ static void test_a_preset_is_applied_before_the_flags_wherever_it_stands(void **
     assert_int_equal(config.batch, 16);
     assert_int_equal(config.latent, 8);
     assert_int_equal(config.resolution, 28);
-    assert_int_equal(config.channels, 1);
+    assert_int_equal(config.channels, 0); // those of its data
     assert_int_equal(config.g.width, 24);
     assert_string_equal(config.data, "fashion-mnist");
     assert_string_equal(config.preset, "fmnist-quick");
@@ -452,6 +458,65 @@ static void test_every_preset_is_a_run_that_can_begin(void **state)
     }
 }
 
+static struct config parsed_with(const char *line, struct config_origins *origins)
+{
+    struct config config;
+    char copy[1024], *arguments[64], *rest = copy;
+    int count = 0, wants_help;
+    config_default(&config);
+    config_origins_begin(origins, ORIGIN_DEFAULT);
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word; (word = strsep(&rest, " "));)
+        arguments[count++] = word;
+    if (config_parse(&config, count, arguments, &wants_help, origins) != STATUS_OK)
+        fail_msg("%s: %s", line, status_message());
+    return config;
+}
+
+static void test_every_setting_has_an_origin(void **state)
+{
+    (void)state;
+    struct config_origins origins;
+    struct config config =
+        parsed_with("--preset fmnist-quick --batch=32 --no-mirror", &origins);
+    assert_string_equal(config_origin(&origins, "batch"), "command line");
+    assert_string_equal(config_origin(&origins, "mirror"), "command line");
+    assert_string_equal(config_origin(&origins, "preset"), "command line");
+    assert_string_equal(config_origin(&origins, "latent"), "preset fmnist-quick");
+    assert_string_equal(config_origin(&origins, "g_lr"), "default");
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    // All but --dry-run and --show-config.
+    assert_int_equal(config_print_origins(stream, &config, &origins, 0),
+                     setting_count - 2);
+    fflush(stream);
+    assert_non_null(strstr(text, "  --batch                32                       "
+                                 "command line\n"));
+    assert_non_null(strstr(text, "  --g-lr                 0.0002                   "
+                                 "default\n"));
+    rewind(stream);
+    config_print_origins(stream, &config, &origins, 1);
+    fclose(stream);
+    assert_null(strstr(text, "--g-lr"));
+    assert_non_null(
+        strstr(text, "--latent               64                       preset"));
+    free(text);
+
+    parsed_with("photos --scaler static:512", &origins);
+    assert_string_equal(config_origin(&origins, "data"), "command line");
+    assert_string_equal(config_origin(&origins, "d_init_scale"), "command line");
+}
+
+static void test_a_presets_name_without_its_flag_is_recognised(void **state)
+{
+    (void)state;
+    assert_refused("fmnist-quick", STATUS_USAGE, "did you mean --preset fmnist-quick?");
+    assert_refused("--batch 8 dcgan46", STATUS_USAGE, "did you mean --preset dcgan64?");
+    assert_string_equal(parsed("fashion-mnist").data, "fashion-mnist");
+    assert_string_equal(parsed("photos").data, "photos");
+}
+
 static void
 test_after_two_dashes_a_word_is_a_data_set_whatever_it_looks_like(void **state)
 {
@@ -468,9 +533,9 @@ static void test_help_is_told_whatever_else_is_wrong(void **state)
     struct config config;
     int wants_help = 0;
     config_default(&config);
-    assert_int_equal(config_parse(&config, 3, arguments, &wants_help), STATUS_OK);
+    assert_int_equal(config_parse(&config, 3, arguments, &wants_help, NULL), STATUS_OK);
     assert_int_equal(wants_help, 1);
-    assert_int_equal(config_parse(&config, 0, arguments, &wants_help), STATUS_OK);
+    assert_int_equal(config_parse(&config, 0, arguments, &wants_help, NULL), STATUS_OK);
     assert_int_equal(wants_help, 0);
 }
 
@@ -503,9 +568,10 @@ static void test_a_missing_or_superfluous_value_is_named(void **state)
                    "--batch: its value is missing; give a whole number from 1 to 8192");
     assert_refused("--out --seed 3", STATUS_USAGE, "--out: its value is missing");
     assert_refused("--no-mirror=1", STATUS_USAGE, "--no-mirror: takes no value");
-    assert_refused("a b", STATUS_USAGE,
-                   "\"b\": what is this? The data set is \"a\" already");
-    assert_refused("--data a b", STATUS_USAGE, "The data set is \"a\" already");
+    assert_refused(
+        "a b", STATUS_USAGE,
+        "b: a word without a flag is the data set, which is \"a\" already; give one");
+    assert_refused("--data a b", STATUS_USAGE, "which is \"a\" already");
 }
 
 static void test_a_value_out_of_range_is_refused_with_the_range(void **state)
@@ -551,7 +617,7 @@ static void test_a_value_out_of_range_is_refused_with_the_range(void **state)
         {"--ema-rampup 2",
          "--ema-rampup: \"2\" is out of range; give a number from 0 to 1"},
         {"--resolution 65",
-         "--resolution: \"65\" is not possible; give 28, 32, 64 or 128"},
+         "--resolution: \"65\" is not possible; give auto, 28, 32, 64 or 128"},
         {"--grid 8", "--grid: \"8\" is not a grid; give columns x rows, such as 8x8"},
         {"--grid 8xa", "\"8xa\" is not a grid"},
         {"--grid 0x8", "\"0x8\" is out of range"},
@@ -723,6 +789,8 @@ int main(void)
         cmocka_unit_test(test_switches_take_no_value_or_a_plain_one),
         cmocka_unit_test(test_a_preset_is_applied_before_the_flags_wherever_it_stands),
         cmocka_unit_test(test_every_preset_is_a_run_that_can_begin),
+        cmocka_unit_test(test_every_setting_has_an_origin),
+        cmocka_unit_test(test_a_presets_name_without_its_flag_is_recognised),
         cmocka_unit_test(
             test_after_two_dashes_a_word_is_a_data_set_whatever_it_looks_like),
         cmocka_unit_test(test_help_is_told_whatever_else_is_wrong),

@@ -47,6 +47,8 @@ static void test_help_names_every_setting_preset_and_default(void **state)
         assert_non_null(strstr(text, embedded_presets[i].name));
     assert_non_null(strstr(text, "--g-lr, --d-lr RATE"));
     assert_non_null(strstr(text, "[2e-4]"));
+    // Where a preset has another value, it stands behind the default.
+    assert_non_null(strstr(text, "[64; fmnist-quick 24]"));
     assert_non_null(strstr(text, "--[no-]mirror"));
     assert_non_null(strstr(text, "--precision fp16|bf16|fp32"));
     assert_non_null(strstr(text, "--d-hysteresis-refill growth|step\n"));

@@ -117,7 +117,7 @@ static void test_wrong_json_is_refused_by_place_or_name_and_changes_nothing(void
         {"{\"batch\": 2.5}", "\"2.5\" is not a whole number"},
         {"{\"g_backoff_factor\": 1}", "give a number from 1e-37 to 0.999999"},
         {"{\"precision\": \"fp8\"}", "give fp16, bf16 or fp32"},
-        {"{\"resolution\": 96}", "give 28, 32, 64 or 128"},
+        {"{\"resolution\": 96}", "give auto, 28, 32, 64 or 128"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct config config = default_config(), before = config;
@@ -174,6 +174,86 @@ test_the_options_of_a_run_are_a_preset_that_neither_resumes_nor_tries(void **sta
     assert_string_equal(config.preset, "fmnist-quick");
     assert_string_equal(config.resume, "");
     assert_int_equal(config.dry_run, 0);
+    remove_folder(folder);
+}
+
+static void test_a_preset_begins_with_the_one_that_it_names(void **state)
+{
+    (void)state;
+    char path[512];
+    const char *folder = make_folder("preset");
+    struct config config = default_config();
+    write_text(folder, "base.json", "{\"preset\": \"fmnist-quick\", \"latent\": 32}",
+               path);
+    write_text(folder, "mine.json", "{\"batch\": 16, \"preset\": \"base.json\"}", path);
+    assert_int_equal(config_apply_preset(&config, path), STATUS_OK);
+    assert_int_equal(config.batch, 16);         // its own
+    assert_int_equal(config.latent, 32);        // of base.json, which lies beside it
+    assert_int_equal(config.g.width, 24);       // of fmnist-quick
+    assert_string_equal(config.preset, "mine"); // the run's name
+
+    struct config_origins origins;
+    config = default_config();
+    config_origins_begin(&origins, ORIGIN_DEFAULT);
+    assert_int_equal(preset_apply(&config, path, &origins), STATUS_OK);
+    assert_non_null(strstr(config_origin(&origins, "batch"), "mine.json"));
+    assert_non_null(strstr(config_origin(&origins, "latent"), ", the base of mine.json"));
+    assert_string_equal(config_origin(&origins, "g_width"),
+                        "preset fmnist-quick, the base of base.json");
+    remove_folder(folder);
+}
+
+static void test_a_base_that_is_missing_or_leads_back_is_named(void **state)
+{
+    (void)state;
+    char path[512], words[600];
+    const char *folder = make_folder("preset");
+    struct config config = default_config(), before = config;
+    write_text(folder, "b.json", "{\"preset\": \"a.json\"}", path);
+    write_text(folder, "a.json", "{\"preset\": \"b.json\"}", path);
+    assert_int_equal(config_apply_preset(&config, path), STATUS_DATA);
+    snprintf(words, sizeof words, "b.json: \"preset\" leads back to %s", path);
+    assert_non_null(strstr(status_message(), words));
+    write_text(folder, "c.json", "{\"preset\": \"dcgan46\"}", path);
+    assert_int_equal(config_apply_preset(&config, path), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "c.json: \"preset\": there is no preset "
+                                             "\"dcgan46\" (did you mean dcgan64?)"));
+    write_text(folder, "d.json", "{\"preset\": \"none.json\"}", path);
+    assert_int_equal(config_apply_preset(&config, path), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "d.json: \"preset\": "));
+    // A way around the same files is too long at some point.
+    write_text(folder, "e.json", "{\"preset\": \"./e.json\"}", path);
+    assert_int_equal(config_apply_preset(&config, path), STATUS_DATA);
+    assert_non_null(strstr(status_message(), "at most 7 are read"));
+    write_text(folder, "f.json", "{\"preset\": 64}", path);
+    assert_int_equal(config_apply_preset(&config, path), STATUS_DATA);
+    assert_non_null(
+        strstr(status_message(), "\"preset\" is a number, expected a string"));
+    assert_memory_equal(&config, &before, sizeof config);
+    remove_folder(folder);
+}
+
+static void test_a_presets_channels_are_for_its_own_data(void **state)
+{
+    (void)state;
+    char path[512];
+    const char *folder = make_folder("preset");
+    int wants_help;
+    struct config_origins origins;
+    write_text(folder, "grey.json", "{\"channels\": 1, \"data\": \"photos\"}", path);
+    char *lines[][4] = {{"--preset", path, "--batch", "8"},
+                        {"--preset", path, "--data", "others"},
+                        {"--preset", path, "--data=others", "--channels=1"}};
+    static const int channels[] = {1, 0, 1}, of_preset[] = {0, 1, 0};
+    for (int i = 0; i < 3; i++) {
+        struct config config = default_config();
+        config_origins_begin(&origins, ORIGIN_DEFAULT);
+        assert_int_equal(config_parse(&config, 4, lines[i], &wants_help, &origins),
+                         STATUS_OK);
+        assert_int_equal(config.channels, channels[i]);
+        assert_int_equal(origins.preset_channels, of_preset[i]);
+    }
+    assert_string_equal(config_origin(&origins, "channels"), "command line");
     remove_folder(folder);
 }
 
@@ -276,6 +356,9 @@ int main(void)
         cmocka_unit_test(test_a_preset_may_be_a_file_and_gives_the_run_its_name),
         cmocka_unit_test(
             test_the_options_of_a_run_are_a_preset_that_neither_resumes_nor_tries),
+        cmocka_unit_test(test_a_preset_begins_with_the_one_that_it_names),
+        cmocka_unit_test(test_a_base_that_is_missing_or_leads_back_is_named),
+        cmocka_unit_test(test_a_presets_channels_are_for_its_own_data),
         cmocka_unit_test(test_a_preset_that_cannot_be_used_is_refused),
         cmocka_unit_test(test_resume_tells_the_changes_that_it_allows),
         cmocka_unit_test(test_resume_refuses_what_the_saved_state_depends_on),

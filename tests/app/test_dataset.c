@@ -188,7 +188,7 @@ static void test_paths_that_are_no_data_get_a_sentence(void **state)
     write_png(in("cut.png"), 28, 28, 0, grey_40);
     assert_int_equal(truncate(in("cut.png"), 100), 0);
     expect_data_error(in("cut.png"), "damaged PNG (the file ends early)");
-    expect_error_of("", options_of(0, 0), STATUS_USAGE, "--resolution 0");
+    expect_error_of("", options_of(-1, 0), STATUS_USAGE, "--resolution -1");
     expect_error_of("", options_of(5000, 0), STATUS_USAGE, "--resolution 5000");
     expect_error_of("", options_of(28, 5), STATUS_USAGE, "--channels 5");
 }

@@ -194,7 +194,7 @@ int main(int argc, char **argv)
             &config, "data",
             config.resolution == 28 ? "builtin:fashion" : "builtin:shapes", "bench_step");
     if (status == STATUS_OK)
-        status = config_parse(&config, argc - 3, argv + 3, &wants_help);
+        status = config_parse(&config, argc - 3, argv + 3, &wants_help, NULL);
     if (status == STATUS_OK)
         status = bench(&config, argv[2], steps, work);
     if (status != STATUS_OK)
