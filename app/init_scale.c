@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "app/output/progress.h"
+#include "app/rehearsal.h"
 #include "app/train.h"
 
 #define F16_MAX 65504.0f
@@ -30,9 +31,8 @@ struct search {
     struct trainer *trainer;
     struct target target[3];
     int count, rehearsals;
-    float *excess;  // device: [3] minus each target's headroom, for the group's maximum
-    uint64_t *draw; // device: the draw counter as it was
-    float *buffers[2];          // device: running statistics as they were
+    float *excess; // device: [3] minus each target's headroom, for the group's maximum
+    struct rehearsal rehearsal;
     struct survey_stats *stats; // host: [SURVEY_MAX] of one pass
     struct arena arena;
 };
@@ -103,44 +103,17 @@ static void list_targets(struct search *search, struct found_scales *found)
         add_target(search, found, NETWORK_D, LOSS_D_FAKE, LOOK_D_FAKE);
 }
 
-/* ---- what a rehearsal must not change -------------------------------------------- */
-
-static size_t buffer_bytes(const struct trainer *trainer, int network)
-{
-    return trainer->player[network].net.buffer_elements * sizeof(float);
-}
-
-static enum status keep(struct search *search)
+static enum status open_search(struct search *search)
 {
     struct trainer *trainer = search->trainer;
-    const struct memory_ops *memory = &trainer->device->ops->memory;
     struct arena *arena = &search->arena;
     arena_begin(arena, trainer->device, "looking for a loss scale");
     arena_reserve(arena, (void **)&search->excess, 3 * sizeof *search->excess);
-    arena_reserve(arena, (void **)&search->draw, sizeof *search->draw);
-    for (int network = 0; network < NETWORK_COUNT; network++)
-        arena_reserve(arena, (void **)&search->buffers[network],
-                      buffer_bytes(trainer, network));
     TRY(arena_commit(arena));
-    memory->copy(trainer->device, search->draw, trainer->feed.draw, sizeof *search->draw);
-    for (int network = 0; network < NETWORK_COUNT; network++)
-        memory->copy(trainer->device, search->buffers[network],
-                     trainer->player[network].net.buffers,
-                     buffer_bytes(trainer, network));
     search->stats = calloc(SURVEY_MAX, sizeof *search->stats);
-    return search->stats
-               ? STATUS_OK
-               : status_fail(STATUS_FAILED, "not enough memory to look for a loss scale");
-}
-
-static void restore(struct search *search)
-{
-    struct trainer *trainer = search->trainer;
-    const struct memory_ops *memory = &trainer->device->ops->memory;
-    memory->copy(trainer->device, trainer->feed.draw, search->draw, sizeof *search->draw);
-    for (int network = 0; network < NETWORK_COUNT; network++)
-        memory->copy(trainer->device, trainer->player[network].net.buffers,
-                     search->buffers[network], buffer_bytes(trainer, network));
+    if (!search->stats)
+        return status_fail(STATUS_FAILED, "not enough memory to look for a loss scale");
+    return rehearsal_open(&search->rehearsal, trainer);
 }
 
 /* ---- a rehearsal ----------------------------------------------------------------- */
@@ -287,15 +260,6 @@ static int is_over(const struct search *search)
     return 1;
 }
 
-// The images of the first step are on the device from here on.
-static void begin(struct trainer *trainer)
-{
-    trainer->progress.step += 1;
-    inject_prepare(trainer);
-    trainer->progress.step -= 1;
-    feed_next(&trainer->feed);
-}
-
 static void rehearse(struct search *search)
 {
     struct trainer *trainer = search->trainer;
@@ -303,9 +267,8 @@ static void rehearse(struct search *search)
     for (int i = 0; i < search->count; i++)
         write_scale(&search->target[i], ldexpf(1.0f, search->target[i].tried));
     trainer->look.is_on = 1;
-    train_rehearse(trainer, check, search);
+    rehearsal_take(&search->rehearsal, check, search);
     trainer->look.is_on = 0;
-    restore(search);
     read_headrooms(search, rooms);
     for (int i = 0; i < search->count; i++)
         take_verdict(search, &search->target[i], (int)rooms[i]);
@@ -362,18 +325,14 @@ static void keep_sentences(struct trainer *trainer, const struct found_scales *f
 
 static enum status look_for(struct search *search)
 {
-    struct trainer *trainer = search->trainer;
-    TRY(keep(search));
-    begin(trainer);
+    TRY(open_search(search));
     do
         rehearse(search);
     while (!is_over(search));
     settle(search);
     for (int i = 0; i < search->count; i++)
         write_scale(&search->target[i], search->target[i].found->start);
-    trainer->device->ops->memory.wait(trainer->device);
-    TRY(device_fault(trainer->device));
-    return trainer_start_data(trainer); // whose first images were taken
+    return STATUS_OK;
 }
 
 enum status init_scale_find(struct trainer *trainer, struct found_scales *found)
@@ -385,7 +344,8 @@ enum status init_scale_find(struct trainer *trainer, struct found_scales *found)
     if (search.count == 0)
         return STATUS_OK;
     double started = now_seconds();
-    enum status status = look_for(&search);
+    enum status status = look_for(&search), closed = rehearsal_close(&search.rehearsal);
+    status = status == STATUS_OK ? closed : status;
     found->rehearsals = search.rehearsals;
     found->seconds = now_seconds() - started;
     free(search.stats);

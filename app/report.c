@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "app/output/history_recall.h"
+#include "app/forecast.h"
 #include "app/report_events.h"
 #include "app/step_point.h"
 #include "app/train.h"
@@ -262,7 +263,11 @@ static void finish_tick(struct report *report, double now)
     tick->maintenance_sec = report->maintenance_sec;
     tick->images_per_sec = report->images_per_sec;
     // The first step warms caches: what it would promise is no estimate.
-    tick->eta_sec = tick->index == 0 ? (double)NAN : report->eta_sec;
+    tick->eta_sec = report->eta_sec;
+    if (tick->index == 0)
+        tick->eta_sec = report->forecast_sec > 0.0
+                            ? forecast_rest(trainer, report->forecast_sec)
+                            : (double)NAN;
     tick->cpu_mem_gb = peak_memory_gb();
     for (int network = 0; network < NETWORK_COUNT; network++) {
         const struct player *player = &trainer->player[network];

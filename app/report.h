@@ -26,6 +26,7 @@ struct report {
     double tick_started, maintenance_sec, last_publish, last_samples, sample_cost;
     double last_pictures, pictures_cost;
     double images_per_sec, eta_sec;
+    double forecast_sec; // an image, before the first step; 0: not known
     uint64_t *seeds;
     uint8_t *tiles; // newest samples of the fixed latents
     int tile_count;

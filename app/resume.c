@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/checkpoint.h"
+#include "app/forecast.h"
 #include "app/output/json_lines.h"
 #include "app/run.h"
 #include "app/signals.h"
@@ -68,6 +69,7 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
     TRY(run_prepare(run));
     if (run->config.dry_run)
         return run_dry(run);
+    TRY(forecast(&run->trainer, &run->forecast_sec));
     if (!run_is_first(run))
         return run_follow(run);
     signals_answer(RUN_ANSWER);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "app/control.h"
+#include "app/forecast.h"
 #include "app/signals.h"
 #include "app/layer_types.h"
 #include "app/report_events.h"
@@ -114,6 +115,23 @@ static void say_found_scales(struct run *run)
     }
 }
 
+// Who has hours to wait should know it before the first of them.
+static void say_forecast(struct run *run)
+{
+    const struct trainer *trainer = &run->trainer;
+    char time[32], rate[32];
+    double rest = forecast_rest(trainer, run->forecast_sec);
+    if (rest < FORECAST_LONG_SEC)
+        return;
+    report_say(&run->report,
+               "time    about %s for %s%.4g kimg on this machine, at %s images/s; Ctrl-C "
+               "saves, and --resume goes on",
+               duration_text(rest, time, sizeof time),
+               trainer->progress.images > 0 ? "the other " : "",
+               run->config.kimg - trainer_kimg(trainer),
+               rate_text(1.0 / run->forecast_sec, rate, sizeof rate));
+}
+
 static void say_run(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
@@ -142,6 +160,7 @@ static void say_run(struct run *run)
                (long long)config->seed);
     say_recompute(run);
     say_found_scales(run);
+    say_forecast(run);
 }
 
 static int uses_window(int preview)
@@ -227,6 +246,7 @@ enum status run_train(struct run *run)
     TRY(run_write_layer_types(run));
     TRY(report_open(&run->report, &run->trainer, &run->folder, run->monitor,
                     run->window != NULL, run->config.preview != PREVIEW_OFF));
+    run->report.forecast_sec = run->forecast_sec;
     if (run->is_resumed)
         report_recall(&run->report);
     say_run(run);
@@ -344,6 +364,7 @@ static enum status new_run(struct run *run)
     TRY(init_scale_find(&run->trainer, &run->found));
     if (run->config.dry_run)
         return run_dry(run);
+    TRY(forecast(&run->trainer, &run->forecast_sec));
     if (!run_is_first(run))
         return run_follow(run);
     signals_answer(RUN_ANSWER);

@@ -32,6 +32,7 @@ struct run {
     struct window *window;
     struct report report;
     struct found_scales found; // by init-scale auto, at the start
+    double forecast_sec;       // an image, before the first step
     char last_snapshot[1024];  // "" before the first
     char last_grid[1024];
     char good_snapshot[1024];    // the last one from outside of an overflow storm

@@ -509,6 +509,26 @@ static void test_a_static_scale_without_a_value_is_one_that_trains(void **state)
         "--kimg 0.8 --scaler static --preview off --out OUT/static");
 }
 
+static void test_a_run_of_hours_is_told_before_its_first_step(void **state)
+{
+    (void)state;
+    char text[8192];
+    // 10^10 images take more than an hour on any machine.
+    int code = run_command(
+        text, sizeof text,
+        "'%s' train " SMALL_RUN " --out '%s/long' --kimg 1e7 >'%s/long.txt' 2>&1 & "
+        "pid=$!; n=0; while [ ! -s '%s'/long/*/stats.jsonl ] && [ $n -lt 400 ]; do "
+        "sleep 0.05; n=$((n+1)); done; kill -TERM $pid; wait $pid; code=$?; "
+        "cat '%s/long.txt'; exit $code",
+        TWINSCALE_PROGRAM, out, out, out, out);
+    const char *told = strstr(text, "time    about ");
+    const char *tick = strstr(text, "tick 0 ");
+    if (code != 0 || !told || !tick || told > tick ||
+        !strstr(told, " for 1e+07 kimg on this machine, at "))
+        fail_msg("exit %d: %s", code, text);
+    assert_null(strstr(text, "eta ?"));
+}
+
 static void test_a_signal_saves_and_ends_with_0(void **state)
 {
     (void)state;
@@ -553,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_settings_are_shown_with_where_they_come_from),
         cmocka_unit_test(test_files_that_cannot_be_used_are_named_by_runs_and_dry_runs),
         cmocka_unit_test(test_a_static_scale_without_a_value_is_one_that_trains),
+        cmocka_unit_test(test_a_run_of_hours_is_told_before_its_first_step),
         cmocka_unit_test(test_a_signal_saves_and_ends_with_0),
     };
     return cmocka_run_group_tests(tests, make_one_run, remove_run);

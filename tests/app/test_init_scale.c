@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/forecast.h"
 #include "app/train.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
@@ -228,6 +229,34 @@ static void test_nothing_stays_but_the_scale(void **state)
     }
 }
 
+static void test_a_forecast_of_the_time_leaves_nothing(void **state)
+{
+    (void)state;
+    struct config config = small();
+    struct trainer timed, plain;
+    double sec = 0.0;
+    config.n_dis = 2;
+    config.d.accum = 2;
+    config.mirror = 1;
+    config.kimg = 1e8; // long, so that it rehearses twice
+    config.g.init_scale = config.d.init_scale = 65536.0;
+    open_trainer(&timed, &config);
+    open_trainer(&plain, &config);
+    for (int n = 0; n < 3;
+         n++) { // before the first step, and after some, as a resume does
+        assert_int_equal(forecast(&timed, &sec), STATUS_OK);
+        assert_true(sec > 0.0);
+        assert_same_run(&timed, &plain);
+        step(&timed);
+        step(&plain);
+        assert_same_run(&timed, &plain);
+    }
+    assert_true(forecast_rest(&plain, 0.5) ==
+                0.5 * (1e11 - (double)plain.progress.images));
+    trainer_release(&timed);
+    trainer_release(&plain);
+}
+
 static void test_a_scale_that_was_given_is_left_alone(void **state)
 {
     (void)state;
@@ -420,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_one_scale_for_both_begins_with_the_smaller),
         cmocka_unit_test(test_limits_of_the_scale_hold),
         cmocka_unit_test(test_nothing_stays_but_the_scale),
+        cmocka_unit_test(test_a_forecast_of_the_time_leaves_nothing),
         cmocka_unit_test(test_a_scale_that_was_given_is_left_alone),
         cmocka_unit_test(test_a_wide_type_begins_with_the_usual_scale_or_has_none),
         cmocka_unit_test(test_gradients_that_are_all_zero_tell_nothing),
