@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/config_table.h"
+#include "app/file_name.h"
 #include "app/nearest.h"
 #include "app/number.h"
 
@@ -159,25 +160,6 @@ static enum status parse_grid(const struct setting *setting, const char *value,
     field[0] = (int)sides[0];
     field[1] = (int)sides[1];
     return STATUS_OK;
-}
-
-/* Length of the UTF-8 character at `text`, 0 if there is none: overlong forms, surrogates
- * and values beyond U+10FFFF are refused, as JSON does. */
-static size_t utf8_length(const unsigned char *text)
-{
-    unsigned char first = text[0];
-    if (first < 0x80)
-        return 1;
-    size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    if ((first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) ||
-        (first == 0xf0 && text[1] < 0x90) || (first == 0xf4 && text[1] > 0x8f))
-        return 0;
-    return length;
 }
 
 // Text goes into options.json and into snapshots as JSON, which holds nothing but UTF-8.

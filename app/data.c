@@ -9,29 +9,41 @@
 static void print_help(void)
 {
     printf(
-        "usage: twinscale data check PATH [--resolution 64] [--channels N] "
-        "[--fit crop|pad|stretch]\n\n"
-        "Reads a data set as training would, and names every file that cannot be used\n"
-        "with its reason. PATH is a folder of PNG files, a file of MNIST's IDX images, "
-        "or\n"
-        "builtin:fashion, builtin:shapes, fashion-mnist. Exit code 4 if nothing is "
-        "usable.\n");
+        "usage: twinscale data check PATH [--preset NAME] [SETTING ...]\n\n"
+        "Reads a data set as training with the same settings would, and names every "
+        "file\n"
+        "that cannot be used, with its reason. PATH is a folder of PNG files, a file of\n"
+        "MNIST's IDX images, or builtin:fashion, builtin:shapes, fashion-mnist; a preset "
+        "may\n"
+        "have its own. Of the settings of twinscale train --help, those count that say "
+        "how "
+        "\n"
+        "images are read: --resolution, --channels, --fit, --resize-filter, --threads. "
+        "Exit\n"
+        "code 4 if nothing is usable.\n\n"
+        "examples: twinscale data check photos/\n"
+        "          twinscale data check photos/ --preset fmnist-quick --fit pad\n");
 }
 
-static enum status check(const struct config *config)
+static enum status check(const struct config *config,
+                         const struct config_origins *origins)
 {
     struct dataset_options options = {.resolution = config->resolution,
                                       .channels = config->channels,
                                       .fit = config->fit,
-                                      .resize_filter = config->resize_filter};
-    return data_check(config->data, &options, stdout);
+                                      .resize_filter = config->resize_filter,
+                                      .threads = config->threads};
+    struct data_asked asked = {.channels = config->channels,
+                               .preset_channels = origins->preset_channels,
+                               .mirror = config->mirror};
+    return data_check(config->data, &options, &asked, stdout);
 }
 
 enum status data_command(int argc, char **argv)
 {
     struct config config;
-    int has_path = 0;
-    config_default(&config);
+    struct config_origins origins;
+    int wants_help = 0;
     if (argc < 1 || !strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) {
         print_help();
         return argc < 1 ? status_fail(STATUS_USAGE, "data: expected \"check PATH\"")
@@ -40,35 +52,15 @@ enum status data_command(int argc, char **argv)
     if (strcmp(argv[0], "check") != 0)
         return status_fail(STATUS_USAGE,
                            "data %s: no such command; there is data check PATH", argv[0]);
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            print_help();
-            return STATUS_OK;
-        }
-        const char *name = !strncmp(argv[i], "--", 2) ? argv[i] + 2 : NULL;
-        if (!name) {
-            if (has_path++)
-                return status_fail(STATUS_USAGE,
-                                   "data check: one path at a time, got %s and "
-                                   "%s",
-                                   config.data, argv[i]);
-            TRY(config_set(&config, "data", argv[i], "data check"));
-        } else if (strcmp(name, "resolution") && strcmp(name, "channels") &&
-                   strcmp(name, "fit")) {
-            return status_fail(STATUS_USAGE,
-                               "data check %s: no such option; see twinscale "
-                               "data --help",
-                               argv[i]);
-        } else if (i + 1 == argc) {
-            return status_fail(STATUS_USAGE, "data check %s: needs a value", argv[i]);
-        } else {
-            TRY(config_set(&config, name, argv[i + 1], argv[i]));
-            i++;
-        }
+    config_default(&config);
+    config_origins_begin(&origins, ORIGIN_DEFAULT);
+    TRY(config_parse(&config, argc - 1, argv + 1, &wants_help, &origins));
+    if (wants_help) {
+        print_help();
+        return STATUS_OK;
     }
-    if (!has_path || !config.data[0])
+    if (!config.data[0])
         return status_fail(STATUS_USAGE,
-                           "data check: expected a path; see twinscale data "
-                           "--help");
-    return check(&config);
+                           "data check: expected a path; see twinscale data --help");
+    return check(&config, &origins);
 }

@@ -391,12 +391,12 @@ int device_list(char *text, size_t text_bytes)
 {
     struct listing list = {.text = text, .bytes = text_bytes};
     int gpus = cuda_count();
+    list_device(&list, "cpu");
     for (int i = 0; i == 0 || i < gpus; i++) { // without any, the first tells why
         char name[16];
         snprintf(name, sizeof name, "cuda:%d", i);
         list_device(&list, name);
     }
-    list_device(&list, "cpu");
     list_device(&list, "ref");
     return list.count;
 }

@@ -41,7 +41,17 @@ static void print_rejects(const struct dataset *dataset, FILE *out)
                 dataset->passed_over == 1 ? "is no image" : "are no images");
 }
 
-enum status data_check(const char *path, const struct dataset_options *options, FILE *out)
+static void print_notes(const struct dataset *dataset, const struct data_asked *asked,
+                        FILE *out)
+{
+    struct data_notes notes;
+    data_notes(dataset, asked, &notes);
+    for (int i = 0; i < notes.count; i++)
+        fprintf(out, "  %s\n", notes.line[i]);
+}
+
+enum status data_check(const char *path, const struct dataset_options *options,
+                       const struct data_asked *asked, FILE *out)
 {
     struct dataset_options patient = *options;
     patient.strict = 0;
@@ -64,6 +74,7 @@ enum status data_check(const char *path, const struct dataset_options *options, 
                 dataset->channels);
     else
         fprintf(out, "nothing here can be trained on\n");
+    print_notes(dataset, asked, out);
     enum status status = dataset_require_images(path, dataset);
     dataset_close(dataset);
     return status;

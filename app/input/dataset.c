@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "app/file_name.h"
 #include "app/input/builtin_fashion.h"
 #include "app/input/builtin_shapes.h"
 #include "app/input/folder.h"
@@ -121,9 +122,7 @@ static enum status open_file(const char *path, const struct dataset_options *opt
         struct file_list alone = {&file, 1, 1};
         return load_files(&alone, options, dataset);
     }
-    if (type.kind == FILE_ARCHIVE)
-        return status_fail(STATUS_DATA, "%s: a %s archive; unpack it and give the folder",
-                           path, type.name);
+    TRY(refuse_as_dataset(path, type, head, size, ""));
     refuse_type(type, head);
     return status_fail(STATUS_DATA,
                        "%s: %s; expected are a folder of PNG files, a PNG file or an IDX "
@@ -185,7 +184,8 @@ static enum status open_known(const char *name, const struct dataset_options *op
     char *found = strchr(name, '/') ? NULL : find_known_dataset(name);
     if (found) {
         enum status status = open_path(found, options, dataset);
-        snprintf(dataset->name, sizeof dataset->name, "%.63s", name);
+        dataset->name[0] = '\0';
+        file_name_append(dataset->name, sizeof dataset->name, name, sizeof dataset->name);
         free(found);
         return status;
     }

@@ -6,6 +6,8 @@
 
 #include <zlib.h>
 
+#include "app/input/sniff.h"
+
 #define IDX_MAGIC 0x00000803u
 
 /* The type byte of an IDX magic. */
@@ -71,6 +73,17 @@ static enum status refuse_gzip(const char *path, const char *problem)
                        path, problem);
 }
 
+// What begins otherwise is named where it is known, as the archive in a .tar.gz.
+static enum status refuse_content(const char *path, gzFile file, uint32_t magic)
+{
+    uint8_t head[SNIFF_BYTES] = {0};
+    gzrewind(file);
+    int got = gzread(file, head, sizeof head);
+    size_t size = got > 0 ? (size_t)got : 0;
+    TRY(refuse_as_dataset(path, sniff(head, size), head, size, " in gzip"));
+    return refuse_magic(path, magic);
+}
+
 static enum status read_header(const char *path, gzFile file, struct idx_images *images)
 {
     uint8_t header[16] = {0};
@@ -85,7 +98,7 @@ static enum status read_header(const char *path, gzFile file, struct idx_images 
                            path);
     uint32_t magic = big_endian(header);
     if (got >= 4 && magic != IDX_MAGIC)
-        return refuse_magic(path, magic);
+        return refuse_content(path, file, magic);
     if (got < 16)
         return status_fail(STATUS_DATA,
                            "%s: the file ends within its header, after %d of "

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "app/file_name.h"
+
 static int is_folder(const char *path)
 {
     struct stat about;
@@ -98,28 +100,14 @@ char *find_train_images(const char *folder)
     return found;
 }
 
-static int is_name_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '.' || c == '_';
-}
-
-/* Copies with everything odd as one '-', none at the ends. */
+/* Fit for a run folder's name, whatever the path is. */
 static void sanitise(const char *from, char *name, size_t bytes)
 {
-    size_t length = 0;
-    for (; *from && length + 1 < bytes; from++) {
-        if (is_name_letter(*from))
-            name[length++] = *from;
-        else if (length > 0 && name[length - 1] != '-')
-            name[length++] = '-';
-        if (length == 1 && name[0] == '.')
-            length = 0;
-    }
-    while (length > 0 && name[length - 1] == '-')
-        length--;
-    name[length] = 0;
-    if (length == 0)
+    name[0] = '\0';
+    while (*from == '.' || *from == '-' || *from == ' ')
+        from++; // a dot would hide it
+    file_name_append(name, bytes, from, bytes);
+    if (!name[0])
         snprintf(name, bytes, "data");
 }
 

@@ -41,6 +41,10 @@ static const struct signature {
      FILE_ARCHIVE, "xz"},
     {0, 4, "\x28\xb5\x2f\xfd", FILE_ARCHIVE, "zstd"},
     {0, 3, "BZh", FILE_ARCHIVE, "bzip2"},
+    {257, 5, "ustar", FILE_ARCHIVE, "tar"},
+    {0, 6, "\x93NUMPY", FILE_ARRAYS, "NumPy"},
+    {0, 8, "\x89HDF\r\n\x1a\n", FILE_ARRAYS, "HDF5"},
+    {0, 4, "PAR1", FILE_ARRAYS, "Parquet"},
 };
 
 /* BMP and PNM begin with two letters, as many a text does; one more byte decides. */
@@ -54,10 +58,30 @@ static const char *short_signature(const uint8_t *head, size_t size)
     return NULL;
 }
 
+// A zip archive whose first entry is named like an array: NumPy's .npz.
+static int is_npz(const uint8_t *head, size_t size)
+{
+    const size_t fixed = 30; // bytes before the name; its length is in 26 and 27
+    if (size < fixed || memcmp(head, "PK\x03\x04", 4) != 0)
+        return 0;
+    size_t end = fixed + head[26] + 256u * head[27];
+    return end <= size && end >= fixed + 4 && memcmp(head + end - 4, ".npy", 4) == 0;
+}
+
+int is_text(const uint8_t *head, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (head[i] < ' ' && !strchr("\t\r\n", head[i]))
+            return 0;
+    return size > 0 && memchr(head, '\0', size) == NULL;
+}
+
 struct file_type sniff(const uint8_t *head, size_t size)
 {
     if (size == 0)
         return (struct file_type){FILE_EMPTY, "empty"};
+    if (is_npz(head, size))
+        return (struct file_type){FILE_ARRAYS, "NumPy"};
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
         const struct signature *s = &signatures[i];
         if (size >= (size_t)(s->offset + s->length) &&
@@ -158,6 +182,28 @@ enum status read_whole(const char *path, size_t bytes_max, uint8_t **bytes, size
     return status;
 }
 
+enum status refuse_as_dataset(const char *path, struct file_type type,
+                              const uint8_t *head, size_t size, const char *wrapping)
+{
+    if (type.kind == FILE_ARCHIVE)
+        return status_fail(STATUS_DATA,
+                           "%s: a %s archive%s; unpack it and give the folder", path,
+                           type.name, wrapping);
+    if (type.kind == FILE_ARRAYS)
+        return status_fail(
+            STATUS_DATA,
+            "%s: %s arrays%s, which are not read; save each image as a PNG "
+            "file and give the folder",
+            path, type.name, wrapping);
+    if (type.kind == FILE_OTHER && is_text(head, size))
+        return status_fail(
+            STATUS_DATA,
+            "%s: text%s, such as CSV, and not images; save each image as a "
+            "PNG file and give the folder",
+            path, wrapping);
+    return STATUS_OK;
+}
+
 enum status refuse_type(struct file_type type, const uint8_t *head)
 {
     switch (type.kind) {
@@ -171,6 +217,9 @@ enum status refuse_type(struct file_type type, const uint8_t *head)
     case FILE_GZIP:
     case FILE_ARCHIVE:
         return status_fail(STATUS_DATA, "%s data, not a PNG; unpack it", type.name);
+    case FILE_ARRAYS:
+        return status_fail(STATUS_DATA, "%s arrays, not a PNG; save each image as one",
+                           type.name);
     default:
         return status_fail(STATUS_DATA,
                            "not a PNG: it begins with the bytes %02x %02x %02x %02x",

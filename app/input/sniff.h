@@ -16,10 +16,11 @@ enum file_kind {
     FILE_IMAGE, // an image format that this program does not read
     FILE_IDX,   // MNIST's format, of whatever type and shape
     FILE_GZIP,
-    FILE_ARCHIVE
+    FILE_ARCHIVE,
+    FILE_ARRAYS // numbers in a form of their own: NumPy, HDF5
 };
 
-#define SNIFF_BYTES 16
+#define SNIFF_BYTES 264 // a tar archive is known by the bytes from 257 on
 
 struct file_type {
     enum file_kind kind;
@@ -27,6 +28,14 @@ struct file_type {
 };
 
 struct file_type sniff(const uint8_t *head, size_t size);
+
+/* True when these bytes could be the beginning of a text, such as a CSV file. */
+int is_text(const uint8_t *head, size_t size);
+
+/* The reason why such a file is no data set, and what to do, as STATUS_DATA; `wrapping` is
+ * "" or says what it lies in, " in gzip". STATUS_OK for any other type. */
+enum status refuse_as_dataset(const char *path, struct file_type type,
+                              const uint8_t *head, size_t size, const char *wrapping);
 
 /* True when the name ends like that of an image: .png, .JPG ... */
 int is_named_like_an_image(const char *path);

@@ -10,29 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "app/file_name.h"
 #include "app/output/atomic_file.h"
 #include "app/output/json_lines.h"
 #include "app/output/progress.h"
 #include "app/regular_file.h"
 
 /* ---- its name -------------------------------------------------------------------- */
-
-/* Letters, digits, '.', '_' stay; everything between them becomes one '-'. */
-static void append_word(char *name, size_t bytes, const char *word, size_t word_max)
-{
-    size_t length = strlen(name), start = length;
-    for (size_t i = 0; word[i] && length + 1 < bytes && length - start < word_max; i++) {
-        unsigned char c = (unsigned char)word[i];
-        int is_plain = c < 128 && (isalnum(c) || c == '.' || c == '_');
-        if (is_plain)
-            name[length++] = (char)c;
-        else if (length > 0 && name[length - 1] != '-')
-            name[length++] = '-';
-    }
-    while (length > start && name[length - 1] == '-')
-        length--;
-    name[length] = '\0';
-}
 
 static void append_text(char *name, size_t bytes, const char *text)
 {
@@ -52,15 +36,15 @@ static void run_name(const struct config *config, const char *data_name, char *n
     if (ending)
         *ending = '\0';
     name[0] = '\0';
-    append_word(name, bytes, data_name, 64);
+    file_name_append(name, bytes, data_name, 64);
     append_text(name, bytes, name[0] ? "-" : "data-");
     snprintf(number, sizeof number, "%dpx", config->resolution);
-    append_word(name, bytes, preset[0] ? preset : number, 48);
+    file_name_append(name, bytes, preset[0] ? preset : number, 48);
     snprintf(number, sizeof number, "-b%d", config->batch);
     append_text(name, bytes, number);
     if (config->desc[0]) {
         append_text(name, bytes, "-");
-        append_word(name, bytes, config->desc, 64);
+        file_name_append(name, bytes, config->desc, 64);
     }
 }
 

@@ -136,7 +136,7 @@ enum status ref_open(struct device *device)
     device->backend = ops;
     device->channel_multiple = 1;
     device->threads = 1;
-    strcpy(device->description, "the reference loops, 1 thread; right, not fast");
+    strcpy(device->description, "the reference loops, 1 thread; slow, for tests");
     return STATUS_OK;
 }
 

@@ -130,7 +130,7 @@ static void test_an_empty_path_is_refused_everywhere(void **state)
     expect(2, "--resume: is empty", "train " SMALL_RUN " --out OUT/none --resume ''");
     expect(2, "--resume: is empty", "train " SMALL_RUN " --out OUT/none --resume=");
     expect(2, "an argument is empty", "train ''");
-    expect(2, "expected a path", "data check ''");
+    expect(2, "an argument is empty", "data check ''");
     expect(2, "checkpoint is empty", "info ''");
     expect(2, "checkpoint is empty", "sample '' -o OUT/x.png");
     expect(2, "-o: is empty", "sample RUN -o ''");
@@ -420,6 +420,11 @@ static void test_a_run_folder_among_the_pictures_is_no_data(void **state)
                     out, run, out, run, out),
         0);
     expect(0, "1 image usable", "data check OUT/pics --resolution 32");
+    // As training with that preset would see it.
+    expect(0, "see them as 28 x 28 x 3", "data check OUT/pics --preset fmnist-quick");
+    expect(0, "see them as 28 x 28 x 1", "data check builtin:fashion");
+    expect(0, "see them as 64 x 64 x 3", "data check OUT/pics");
+    expect(2, "did you mean --resolution?", "data check OUT/pics --resolutoin 32");
 }
 
 static void test_the_resize_filter_changes_the_pixels(void **state)

@@ -183,7 +183,7 @@ static void test_paths_that_are_no_data_get_a_sentence(void **state)
     write_file(in("data.zip"), "PK\3\4xxxx", 8);
     expect_data_error(in("data.zip"), "a zip archive; unpack it");
     write_file(in("notes.txt"), "some text", 9);
-    expect_data_error(in("notes.txt"), "begins with the bytes 73 6f 6d 65; expected are");
+    expect_data_error(in("notes.txt"), "text, such as CSV, and not images");
     expect_data_error(in("notes.txt/below"), "Not a directory");
     write_png(in("cut.png"), 28, 28, 0, grey_40);
     assert_int_equal(truncate(in("cut.png"), 100), 0);
@@ -361,13 +361,42 @@ static void test_fashion_mnist_is_looked_up_and_else_built_in(void **state)
     free(before);
 }
 
+static void test_what_is_no_data_set_is_named_with_what_to_do(void **state)
+{
+    (void)state;
+    char tar[512] = "a.png", npz[64] = "PK\3\4";
+    memcpy(tar + 257, "ustar", 5);
+    npz[26] = 5;
+    memcpy(npz + 30, "x.npy", 5);
+    write_file(in("a.tar"), tar, sizeof tar);
+    write_file(in("a.npz"), npz, sizeof npz);
+    write_file(in("a.npy"), "\x93NUMPY\1\0v", 9);
+    write_file(in("a.csv"), "label,pixel\n3,0\n", 16);
+    write_file(in("a.zip"), "PK\3\4", 4);
+    shell("cd \"$2\" && gzip -k a.tar a.csv a.npy", "");
+    expect_data_error(in("a.tar"), "a tar archive; unpack it and give the folder");
+    expect_data_error(in("a.tar.gz"), "a tar archive in gzip; unpack it and give");
+    expect_data_error(in("a.npz"),
+                      "NumPy arrays, which are not read; save each image as a "
+                      "PNG file and give the folder");
+    expect_data_error(in("a.npy"), "NumPy arrays, which are not read");
+    expect_data_error(in("a.npy.gz"), "NumPy arrays in gzip, which are not read");
+    expect_data_error(in("a.csv"), "text, such as CSV, and not images; save each image");
+    expect_data_error(in("a.csv.gz"), "text in gzip, such as CSV, and not images");
+    expect_data_error(in("a.zip"), "a zip archive; unpack it and give the folder");
+}
+
 static void test_names_are_fit_for_a_run_folder(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"cats", "cats"},        {"My Cats & Dogs!/", "My-Cats-Dogs"},
-        {"..odd..", "odd.."},    {"\xc3\xa4\xc3\xb6", "data"},
-        {"a/./../cats", "cats"}, {"v1.2_final", "v1.2_final"},
+        {"cats", "cats"},
+        {"My Cats & Dogs!/", "My-Cats-Dogs"},
+        {"..odd..", "odd.."},
+        {"-- !!", "data"},
+        {"\303\274n\303\257 c\303\266d\303\251", "\303\274n\303\257-c\303\266d\303\251"},
+        {"a/./../cats", "cats"},
+        {"v1.2_final", "v1.2_final"},
     };
     shell("mkdir -p \"$1\"", in("a"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -398,6 +427,7 @@ int main(void)
         DATA_TEST(test_the_result_does_not_depend_on_the_number_of_threads),
         DATA_TEST(test_the_digest_tells_pixels_order_and_shape_apart),
         DATA_TEST(test_fashion_mnist_is_looked_up_and_else_built_in),
+        DATA_TEST(test_what_is_no_data_set_is_named_with_what_to_do),
         DATA_TEST(test_names_are_fit_for_a_run_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

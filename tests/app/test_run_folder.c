@@ -87,7 +87,7 @@ static void test_names_are_fit_for_a_file_name(void **state)
     (void)state;
     struct config config = config_for(out);
     assert_run_is_named(&config, "../my photos/h\xc3\xa4user!",
-                        "00000-..-my-photos-h-user-dcgan28-b64");
+                        "00000-..-my-photos-h\xc3\xa4user-dcgan28-b64");
     snprintf(config.preset, sizeof config.preset, "some/where/my own.json");
     snprintf(config.desc, sizeof config.desc, "second try; $(rm)");
     assert_run_is_named(&config, "", "00001-data-my-own-b64-second-try-rm");

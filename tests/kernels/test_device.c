@@ -291,7 +291,7 @@ static void test_the_list_names_usable_devices_and_reasons(void **state)
     char text[1024], cut[20];
     int count = device_list(text, sizeof text);
     assert_true(count >= 2);
-    assert_non_null(strstr(text, "cpu: "));
+    assert_memory_equal(text, "cpu: ", 5); // what always works comes first
     assert_non_null(strstr(text, "ref: "));
     assert_non_null(strstr(text, "cuda:0: "));
     assert_int_equal(device_list(cut, sizeof cut), count);
