@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static json_t *scaler_json(const struct grad_scaler_saved *saved)
+json_t *checkpoint_scaler_json(const struct grad_scaler_saved *saved)
 {
     json_t *json = json_pack(
         "{s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "scale",
@@ -90,14 +90,15 @@ char *checkpoint_state_json(const struct trainer *trainer)
     json_t *state =
         json_pack("{s:I, s:I, s:o, s:o}", "step", (json_int_t)trainer->progress.step,
                   "images", (json_int_t)trainer->progress.images, "scaler_g",
-                  scaler_json(&g), "scaler_d", scaler_json(&d));
+                  checkpoint_scaler_json(&g), "scaler_d", checkpoint_scaler_json(&d));
     // Only where there were some: elsewhere a snapshot is what it was before.
     if (trainer->progress.rollbacks)
         CHECK(json_object_set_new(state, "rollbacks",
                                   json_integer(trainer->progress.rollbacks)) == 0);
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS) {
         struct grad_scaler_saved fake = grad_scaler_save(&trainer->topology.fake);
-        CHECK(json_object_set_new(state, "scaler_d_fake", scaler_json(&fake)) == 0);
+        CHECK(json_object_set_new(state, "scaler_d_fake",
+                                  checkpoint_scaler_json(&fake)) == 0);
     }
     return dump(state);
 }

@@ -12,6 +12,9 @@
 char *checkpoint_state_json(const struct trainer *trainer);
 char *checkpoint_data_json(const struct dataset *dataset);
 
+/* A scaler as it stands there; the caller owns it. */
+json_t *checkpoint_scaler_json(const struct grad_scaler_saved *saved);
+
 /* STATUS_DATA naming `path` when a key is missing or has another type. */
 enum status checkpoint_scaler_from_json(json_t *json, const char *path,
                                         struct grad_scaler_saved *saved);

@@ -6,16 +6,20 @@
 
 #include "app/checkpoint.h"
 #include "app/commands.h"
+#include "app/info.h"
 #include "app/layer_types.h"
 #include "app/output/progress.h"
 #include "app/output/run_folder.h"
 #include "app/summary.h"
 #include "nets/precision.h"
 
+/* What is shown of a checkpoint. */
+enum part { PART_ALL, PART_DIGEST, PART_TYPES, PART_JSON };
+
 static void print_help(void)
 {
     printf(
-        "usage: twinscale info CHECKPOINT [--digest|--precision]\n"
+        "usage: twinscale info CHECKPOINT [--digest|--precision|--json]\n"
         "       twinscale info --precision\n"
         "       twinscale info --devices\n\n"
         "Prints counters, the loss scalers, every setting and the layers of a "
@@ -26,6 +30,11 @@ static void print_help(void)
         "  --precision which numbers are stored in half and which in f32, and why; with "
         "a\n"
         "              checkpoint, the types of its every layer\n"
+        "  --json      all of it as one JSON object: checkpoint, step, images, kimg,\n"
+        "              elapsed_sec, rollbacks, data, scalers (G, D; D_fake where D has "
+        "two),"
+        "\n"
+        "              found_scales, layers, parameters, settings, digest\n"
         "  --devices   the devices that can train here\n");
 }
 
@@ -75,23 +84,34 @@ static void print_facts(const char *path, const struct checkpoint_facts *facts)
     }
 }
 
-static enum status print_layers(const struct config *config,
-                                void (*print)(FILE *stream, const struct net *net))
+enum status info_each_net(const struct config *config,
+                          void (*visit)(void *context, const struct net *net),
+                          void *context)
 {
-    // The tables need no weights: two nets that are built, not planned.
     static struct net net;
     struct device *device;
     TRY(device_open("cpu", 1, &device));
     struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
-    printf("layers:\n");
     dcgan_generator(&net, device, &sizes, trainer_dtype(config, NETWORK_G),
                     config->batch);
-    print(stdout, &net);
+    visit(context, &net);
     dcgan_discriminator(&net, device, &sizes, trainer_dtype(config, NETWORK_D),
                         config->batch);
-    print(stdout, &net);
+    visit(context, &net);
     device_close(device);
     return STATUS_OK;
+}
+
+static void print_summary(void *context, const struct net *net)
+{
+    (void)context;
+    summary_print(stdout, net);
+}
+
+static void print_layer_types(void *context, const struct net *net)
+{
+    (void)context;
+    layer_types_print(stdout, net);
 }
 
 static enum status print_checkpoint(const char *path, const struct checkpoint *checkpoint)
@@ -101,7 +121,8 @@ static enum status print_checkpoint(const char *path, const struct checkpoint *c
     TRY(checkpoint_facts(checkpoint, &facts));
     TRY(checkpoint_config(checkpoint, &config));
     print_facts(path, &facts);
-    TRY(print_layers(&config, summary_print));
+    printf("layers:\n");
+    TRY(info_each_net(&config, print_summary, NULL));
     char *json = config_to_json(&config);
     printf("settings:\n%s\n", json);
     free(json);
@@ -113,10 +134,11 @@ static enum status print_types(const struct checkpoint *checkpoint)
 {
     struct config config;
     TRY(checkpoint_config(checkpoint, &config));
-    return print_layers(&config, layer_types_print);
+    printf("layers:\n");
+    return info_each_net(&config, print_layer_types, NULL);
 }
 
-static enum status info(const char *source, int only_digest, int only_types)
+static enum status info(const char *source, enum part part)
 {
     char path[1024], note[512] = "";
     TRY(run_folder_find_snapshot(source, path, sizeof path, note, sizeof note));
@@ -125,9 +147,11 @@ static enum status info(const char *source, int only_digest, int only_types)
     struct checkpoint *checkpoint;
     TRY(checkpoint_open(path, &checkpoint));
     enum status status = STATUS_OK;
-    if (only_digest)
+    if (part == PART_DIGEST)
         printf("%016" PRIx64 "\n", checkpoint_digest(checkpoint));
-    else if (only_types)
+    else if (part == PART_JSON)
+        status = info_print_json(path, checkpoint);
+    else if (part == PART_TYPES)
         status = print_types(checkpoint);
     else
         status = print_checkpoint(path, checkpoint);
@@ -138,7 +162,7 @@ static enum status info(const char *source, int only_digest, int only_types)
 enum status info_command(int argc, char **argv)
 {
     const char *source = NULL;
-    int only_digest = 0, only_types = 0;
+    enum part part = PART_ALL;
     for (int i = 0; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             print_help();
@@ -149,9 +173,11 @@ enum status info_command(int argc, char **argv)
             return STATUS_OK;
         }
         if (!strcmp(argv[i], "--digest"))
-            only_digest = 1;
+            part = PART_DIGEST;
         else if (!strcmp(argv[i], "--precision"))
-            only_types = 1;
+            part = PART_TYPES;
+        else if (!strcmp(argv[i], "--json"))
+            part = PART_JSON;
         else if (argv[i][0] == '-')
             return status_fail(STATUS_USAGE,
                                "info %s: no such option; see twinscale info "
@@ -164,12 +190,12 @@ enum status info_command(int argc, char **argv)
         else
             source = argv[i];
     }
-    if (!source && only_types) {
+    if (!source && part == PART_TYPES) {
         precision_print(stdout);
         return STATUS_OK;
     }
     if (!source)
         return status_fail(STATUS_USAGE, "info: expected a checkpoint, a run folder or "
                                          "--devices; see twinscale info --help");
-    return info(source, only_digest, only_types);
+    return info(source, part);
 }

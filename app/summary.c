@@ -28,21 +28,28 @@ static const char *activation_word(enum activation activation)
     return words[activation];
 }
 
+struct summary_row summary_row(const struct net *net, int index)
+{
+    const struct layer *layer = &net->layers[index];
+    struct summary_row row = {.kind = layer->kind == LAYER_ACTIVATION
+                                          ? activation_word(layer->activation)
+                                          : layer_passes(layer->kind)->kind,
+                              .parameters = layer_parameters(net, index),
+                              .type = dtype_name(layer->y.dtype)};
+    shape_text(layer->y.shape, row.output);
+    snprintf(row.layer, sizeof row.layer, "%s.%s", net->name, layer->name);
+    return row;
+}
+
 void summary_print(FILE *stream, const struct net *net)
 {
     fprintf(stream, "  %-14s%-15s %10s  %-18s %s\n",
             net->name[0] == 'g' ? "Generator" : "Discriminator", "layer", "parameters",
             "output", "type");
     for (int i = 0; i < net->layer_count; i++) {
-        const struct layer *layer = &net->layers[i];
-        const char *kind = layer->kind == LAYER_ACTIVATION
-                               ? activation_word(layer->activation)
-                               : layer_passes(layer->kind)->kind;
-        char output[SHAPE_TEXT], name[NET_NAME_MAX + 4];
-        shape_text(layer->y.shape, output);
-        snprintf(name, sizeof name, "%s.%s", net->name, layer->name);
-        fprintf(stream, "  %-14s%-15s %10zu  %-18s %s\n", name, kind,
-                layer_parameters(net, i), output, dtype_name(layer->y.dtype));
+        struct summary_row row = summary_row(net, i);
+        fprintf(stream, "  %-14s%-15s %10zu  %-18s %s\n", row.layer, row.kind,
+                row.parameters, row.output, row.type);
     }
     fprintf(stream, "  %-14s%-15s %10zu  %.1f MMAC forward per image\n", "total", "",
             summary_parameters(net), net_macs(net) / 1e6);

@@ -1,5 +1,6 @@
 /* test_commands.c - what a user types, and what the program answers: files, sentences and
  * exit codes. */
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,6 +78,64 @@ static void test_info_tells_counters_scalers_layers_and_settings(void **state)
     expect(0, "g.conv1       conv transpose", "info RUN");
     expect(0, "\"g_width\": 8", "info RUN");
     expect(0, "cpu", "info --devices");
+}
+
+static json_t *info_json(const char *source)
+{
+    char text[65536];
+    if (twinscale(text, sizeof text, "info '%s' --json", source) != 0)
+        fail_msg("%s", text);
+    json_t *info = json_loads(text, 0, NULL);
+    if (!info)
+        fail_msg("not JSON: %s", text);
+    return info;
+}
+
+static void test_info_as_json_holds_what_info_shows(void **state)
+{
+    (void)state;
+    char digest[32];
+    const char *json_digest, *checkpoint, *data, *first_layer;
+    int step, images, rollbacks, data_images, width, updates, tracker, g_count;
+    double kimg, seconds, scale;
+    json_t *info = info_json(run), *found, *layers, *none;
+    assert_int_equal(
+        json_unpack(info,
+                    "{s:s, s:i, s:i, s:F, s:F, s:i, s:{s:s, s:i, s:s}, "
+                    "s:{s:{s:F, s:i, s:i}, s:{s:F}}, s:o, s:o, s:{s:i}, s:{s:i}, s:s}",
+                    "checkpoint", &checkpoint, "step", &step, "images", &images, "kimg",
+                    &kimg, "elapsed_sec", &seconds, "rollbacks", &rollbacks, "data",
+                    "name", &data, "images", &data_images, "digest", &json_digest,
+                    "scalers", "G", "scale", &scale, "updates", &updates,
+                    "_growth_tracker", &tracker, "D", "scale", &scale, "found_scales",
+                    &found, "layers", &layers, "parameters", "G", &g_count, "settings",
+                    "g_width", &width, "digest", &json_digest),
+        0);
+    digest_of(run, digest);
+    assert_string_equal(json_digest, digest);
+    assert_non_null(strstr(checkpoint, "snapshot-000000.096.safetensors"));
+    assert_true(step == 6 && images == 96 && kimg == 0.096 && rollbacks == 0);
+    assert_string_equal(data, "shapes");
+    assert_true(scale == 1024.0 && updates == 6 && tracker == 6 && width == 8);
+    assert_int_equal(json_array_size(found), 0);
+    json_int_t count = 0;
+    for (size_t i = 0; i < json_array_size(layers); i++) {
+        json_t *layer = json_array_get(layers, i);
+        if (json_string_value(json_object_get(layer, "layer"))[0] == 'g')
+            count += json_integer_value(json_object_get(layer, "parameters"));
+    }
+    assert_int_equal(count, g_count);
+    first_layer = json_string_value(json_object_get(json_array_get(layers, 0), "layer"));
+    assert_string_equal(first_layer, "g.conv1");
+    none = json_object_get(json_object_get(info, "scalers"), "D_fake");
+    assert_null(none);
+    json_decref(info);
+    // A snapshot alone, too.
+    char path[1200];
+    snprintf(path, sizeof path, "%s/snapshot-000000.032.safetensors", run);
+    info = info_json(path);
+    assert_int_equal(json_integer_value(json_object_get(info, "step")), 2);
+    json_decref(info);
 }
 
 static void test_samples_do_not_depend_on_their_company(void **state)
@@ -554,6 +613,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run_leaves_its_files),
         cmocka_unit_test(test_info_tells_counters_scalers_layers_and_settings),
+        cmocka_unit_test(test_info_as_json_holds_what_info_shows),
         cmocka_unit_test(test_samples_do_not_depend_on_their_company),
         cmocka_unit_test(test_sample_never_overwrites_unasked),
         cmocka_unit_test(test_wrong_use_is_code_2_and_names_what_was_wrong),
