@@ -36,6 +36,7 @@ enum status run_save(struct run *run, double kimg)
     if (run->saved_at == trainer->progress.images && !run->save_failed)
         return STATUS_OK;
     report_state(&run->report, "saving ...");
+    run_folder_follow(&run->folder);
     run_folder_file(&run->folder, path, sizeof path, "snapshot-%s.safetensors",
                     kimg_name(kimg, name, sizeof name));
     enum status status = checkpoint_save(trainer, path);

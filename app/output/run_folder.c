@@ -14,6 +14,7 @@
 #include "app/output/atomic_file.h"
 #include "app/output/json_lines.h"
 #include "app/output/progress.h"
+#include "app/output/run_folder_follow.h"
 #include "app/regular_file.h"
 
 /* ---- its name -------------------------------------------------------------------- */
@@ -156,18 +157,6 @@ static const char *const json_logs[] = {"stats.jsonl", "layers.jsonl", "events.j
 
 #define JSON_LOGS (sizeof json_logs / sizeof *json_logs)
 
-/* log.txt first: who holds its lock may change everything else in the folder. */
-static enum status lock_log(struct run_folder *folder)
-{
-    TRY(open_log(folder, "log.txt", &folder->log));
-    if (flock(fileno(folder->log), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return status_fail(STATUS_USAGE,
-                           "%s: another program is training in this folder now; stop it "
-                           "first, or start a new run",
-                           folder->path);
-    return STATUS_OK;
-}
-
 static enum status open_json_logs(struct run_folder *folder)
 {
     FILE **const streams[JSON_LOGS] = {&folder->stats, &folder->layers, &folder->events};
@@ -178,7 +167,8 @@ static enum status open_json_logs(struct run_folder *folder)
 
 static enum status fill_new_folder(struct run_folder *folder, const struct config *config)
 {
-    TRY(lock_log(folder));
+    TRY(run_folder_lock(folder)); // who has it may change everything in the folder
+    TRY(open_log(folder, "log.txt", &folder->log));
     TRY(write_options(folder, config));
     return open_json_logs(folder);
 }
@@ -207,7 +197,8 @@ enum status run_folder_create(struct run_folder *folder, const struct config *co
 
 static enum status continue_logs(struct run_folder *folder, double kimg, int rollbacks)
 {
-    TRY(lock_log(folder));
+    TRY(run_folder_lock(folder)); // who has it may change everything in the folder
+    TRY(open_log(folder, "log.txt", &folder->log));
     atomic_remove_leftovers(folder->path);
     char path[1024];
     for (size_t i = 0; i < JSON_LOGS; i++)
@@ -256,6 +247,9 @@ void run_folder_close(struct run_folder *folder)
             fclose(*streams[i]);
         *streams[i] = NULL;
     }
+    if (folder->opened)
+        closedir(folder->opened);
+    folder->opened = NULL;
 }
 
 /* ---- writing --------------------------------------------------------------------- */
@@ -275,12 +269,14 @@ const char *run_folder_file(const struct run_folder *folder, char *text, size_t 
 }
 
 /* A log that cannot be written must not end a run that can still save its work. */
-static void append(struct run_folder *folder, FILE *stream, const char *name,
+static void append(struct run_folder *folder, FILE **stream, const char *name,
                    const char *line)
 {
-    if (!stream)
+    if (!*stream)
         return;
-    int reason = line_append(fileno(stream), line);
+    run_folder_follow(folder);
+    run_folder_follow_log(folder, name, stream);
+    int reason = line_append(fileno(*stream), line);
     if (reason == 0 || folder->had_write_error)
         return;
     folder->had_write_error = 1;
@@ -300,7 +296,7 @@ void run_folder_log(struct run_folder *folder, const char *format, ...)
     int length = vasprintf(&line, format, arguments);
     va_end(arguments);
     if (length >= 0)
-        append(folder, folder->log, "log.txt", line);
+        append(folder, &folder->log, "log.txt", line);
     free(line);
 }
 
@@ -317,17 +313,17 @@ void run_folder_say(struct run_folder *folder, const char *format, va_list argum
 void run_folder_stats(struct run_folder *folder, const char *json_line)
 {
     CHECK(!strchr(json_line, '\n'), "%s", json_line);
-    append(folder, folder->stats, "stats.jsonl", json_line);
+    append(folder, &folder->stats, "stats.jsonl", json_line);
 }
 
 void run_folder_layers(struct run_folder *folder, const char *json_line)
 {
     CHECK(!strchr(json_line, '\n'), "%s", json_line);
-    append(folder, folder->layers, "layers.jsonl", json_line);
+    append(folder, &folder->layers, "layers.jsonl", json_line);
 }
 
 void run_folder_event(struct run_folder *folder, const char *json_line)
 {
     CHECK(!strchr(json_line, '\n'), "%s", json_line);
-    append(folder, folder->events, "events.jsonl", json_line);
+    append(folder, &folder->events, "events.jsonl", json_line);
 }

@@ -1,6 +1,8 @@
 /* run_folder.h - where a run lands: outputs/00003-fashion-mnist-dcgan28-b64/.
  * Flow:  config -> [run_folder_create] -> every output.
- * Owns:  the open log files, and a lock on log.txt: one program at a time trains here.
+ * Owns:  the open log files, and the folder's lock: one program at a time trains here. Logs
+ *        that others remove or replace, and a folder that they move, are followed
+ *        (run_folder_follow.h).
  *
  * options.json, log.txt, stats.jsonl (one object a tick, nothing else), layers.jsonl (what
  * layers held, report.h), events.jsonl, reals.png, fakes_init.png, fakes000200.png, snapshot-000200.safetensors, scales.png, preview.png,
@@ -11,6 +13,7 @@
 #ifndef APP_OUTPUT_RUN_FOLDER_H
 #define APP_OUTPUT_RUN_FOLDER_H
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +23,9 @@
 /* All zero is a closed one. */
 struct run_folder {
     char path[768];
+    DIR *opened; // and locked
     FILE *log, *stats, *layers, *events;
+    int is_lost;         // the folder was removed: said once
     int had_write_error; // a log line could not be written (disk full): said once, run
                          // goes on
 };
@@ -40,6 +45,9 @@ enum status run_folder_reopen(struct run_folder *folder, const char *path, doubl
                               int rollbacks);
 /* Harmless for a closed one. */
 void run_folder_close(struct run_folder *folder);
+
+/* Takes the folder's present path where it was moved; one that was removed is told once. */
+void run_folder_follow(struct run_folder *folder);
 
 /* "<folder>/<name>", e.g. run_folder_file(f, buffer, size, "fakes%06.0f.png", kimg). */
 const char *run_folder_file(const struct run_folder *folder, char *text, size_t bytes,

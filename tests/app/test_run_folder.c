@@ -641,6 +641,88 @@ static void test_no_snapshot_that_is_set_aside_replaces_an_older_one(void **stat
     assert_true(path_exists(in_folder(out, "snapshot-000300.safetensors")));
 }
 
+static void open_a_run(struct run_folder *folder)
+{
+    make_run(folder);
+    assert_int_equal(run_folder_reopen(folder, folder->path, 10.0, 0), STATUS_OK);
+}
+
+static void test_the_lock_is_not_lost_with_any_file_of_the_folder(void **state)
+{
+    (void)state;
+    struct run_folder folder, again;
+    open_a_run(&folder);
+    static const char *const names[] = {"log.txt", "stats.jsonl", "events.jsonl",
+                                        "layers.jsonl", "options.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unlink(in_folder(folder.path, names[i]));
+    assert_int_equal(run_folder_reopen(&again, folder.path, 10.0, 0), STATUS_USAGE);
+    run_folder_close(&folder);
+    assert_int_equal(run_folder_reopen(&again, folder.path, 10.0, 0), STATUS_OK);
+    run_folder_close(&again);
+}
+
+static void test_a_log_that_was_removed_or_replaced_is_opened_anew(void **state)
+{
+    (void)state;
+    struct run_folder folder;
+    open_a_run(&folder);
+    unlink(in_folder(folder.path, "events.jsonl"));
+    unlink(in_folder(folder.path, "log.txt"));
+    unlink(in_folder(folder.path, "layers.jsonl"));
+    // As an editor does that saves a file.
+    write_text(in_folder(folder.path, "edited"), "{\"mine\":1}\n");
+    char edited[900], stats[900];
+    snprintf(edited, sizeof edited, "%s", in_folder(folder.path, "edited"));
+    snprintf(stats, sizeof stats, "%s", in_folder(folder.path, "stats.jsonl"));
+    assert_int_equal(rename(edited, stats), 0);
+    run_folder_log(&folder, "a line");
+    run_folder_event(&folder, "{\"event\":1}");
+    run_folder_layers(&folder, "{\"layers\":1}");
+    run_folder_stats(&folder, "{\"tick\":1}");
+    run_folder_stats(&folder, "{\"tick\":2}");
+    run_folder_close(&folder);
+    assert_text(in_folder(folder.path, "log.txt"), "a line\n");
+    assert_text(in_folder(folder.path, "events.jsonl"), "{\"event\":1}\n");
+    assert_text(in_folder(folder.path, "layers.jsonl"), "{\"layers\":1}\n");
+    assert_text(stats, "{\"mine\":1}\n{\"tick\":1}\n{\"tick\":2}\n");
+}
+
+static void test_a_run_goes_on_in_a_folder_that_was_moved(void **state)
+{
+    (void)state;
+    struct run_folder folder, again;
+    char moved[900];
+    open_a_run(&folder);
+    snprintf(moved, sizeof moved, "%s", in_folder(out, "elsewhere"));
+    assert_int_equal(rename(folder.path, moved), 0);
+    run_folder_event(&folder, "{\"event\":1}");
+    char real[PATH_MAX];
+    assert_non_null(realpath(moved, real));
+    assert_string_equal(folder.path, real);
+    char last[64];
+    run_command(last, sizeof last, "tail -n 1 '%s/events.jsonl'", moved);
+    assert_string_equal(last, "{\"event\":1}\n");
+    assert_int_equal(run_folder_reopen(&again, moved, 10.0, 0), STATUS_USAGE);
+    run_folder_close(&folder);
+}
+
+static void
+test_a_folder_that_was_removed_ends_nothing_and_is_not_made_again(void **state)
+{
+    (void)state;
+    struct run_folder folder;
+    char text[64], path[900];
+    open_a_run(&folder);
+    snprintf(path, sizeof path, "%s", folder.path);
+    run_command(text, sizeof text, "rm -r '%s'", path);
+    run_folder_event(&folder, "{\"event\":1}");
+    run_folder_log(&folder, "a line");
+    assert_int_equal(folder.is_lost, 1);
+    assert_false(path_exists(path));
+    run_folder_close(&folder);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_out, close_out)
 
 int main(void)
@@ -664,6 +746,10 @@ int main(void)
         TEST(test_lines_that_cannot_be_moved_stay),
         TEST(test_a_resume_clears_away_what_a_kill_left),
         TEST(test_two_programs_do_not_train_in_one_folder),
+        TEST(test_the_lock_is_not_lost_with_any_file_of_the_folder),
+        TEST(test_a_log_that_was_removed_or_replaced_is_opened_anew),
+        TEST(test_a_run_goes_on_in_a_folder_that_was_moved),
+        TEST(test_a_folder_that_was_removed_ends_nothing_and_is_not_made_again),
         TEST(test_what_is_no_run_folder_is_refused),
         TEST(test_logs_that_cannot_be_opened_are_told),
         TEST(test_the_newest_snapshot_is_found_by_its_number),
