@@ -685,6 +685,49 @@ static void test_settings_that_contradict_each_other_are_refused(void **state)
                    "--on-overflow-storm");
 }
 
+static void assert_accepted(const char *line)
+{
+    struct config config = parsed(line);
+    if (config_check(&config) != STATUS_OK)
+        fail_msg("%s: %s", line, status_message());
+}
+
+static void test_settings_at_the_edge_of_a_contradiction_are_none(void **state)
+{
+    (void)state;
+    assert_accepted("photos --batch 2");
+    assert_accepted("photos --kimg 0.064");
+    assert_accepted("photos --d-hysteresis 24");
+    assert_accepted("photos --g-min-scale 8 --g-init-scale 8 --g-max-scale 8");
+    assert_accepted("photos --gpus 2 --batch 4");
+    assert_refused("photos --gpus 2 --batch 2", STATUS_USAGE, "are one for each");
+    assert_accepted("photos --gpus 2 --batch 2 --sync-bn");
+    assert_refused("photos --gpus 3", STATUS_USAGE, "cannot be shared evenly by 3 GPUs");
+    assert_accepted("photos --gpus 2 --on-overflow-storm warn");
+}
+
+static void test_one_scale_takes_one_rule(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"init-scale 64",       "growth-factor 4",
+                                      "backoff-factor 0.25", "growth-interval 7",
+                                      "min-scale 2",         "max-scale 131072",
+                                      "hysteresis 2",        "hysteresis-refill step",
+                                      "growth-delay 3",      "overflow-tolerance 0.25"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        char line[160];
+        snprintf(line, sizeof line, "photos --d-%s", own[i]);
+        assert_accepted(line);
+        snprintf(line, sizeof line, "photos --scaler shared --d-%s", own[i]);
+        assert_refused(line, STATUS_USAGE, "one scale between them; give both the same");
+        snprintf(line, sizeof line, "photos --scaler shared-per-step --g-%s --d-%s",
+                 own[i], own[i]);
+        assert_accepted(line);
+    }
+    assert_refused("photos --scaler shared --n-dis 2", STATUS_USAGE, "--n-dis is 2");
+    assert_accepted("photos --scaler shared-per-step --n-dis 2");
+}
+
 static void test_check_also_sees_values_that_did_not_come_from_text(void **state)
 {
     (void)state;
@@ -799,6 +842,8 @@ int main(void)
         cmocka_unit_test(test_a_value_out_of_range_is_refused_with_the_range),
         cmocka_unit_test(test_text_that_a_json_file_cannot_hold_is_refused),
         cmocka_unit_test(test_settings_that_contradict_each_other_are_refused),
+        cmocka_unit_test(test_settings_at_the_edge_of_a_contradiction_are_none),
+        cmocka_unit_test(test_one_scale_takes_one_rule),
         cmocka_unit_test(test_check_also_sees_values_that_did_not_come_from_text),
         cmocka_unit_test(test_several_faults_are_read_in_order_up_to_a_limit),
         cmocka_unit_test(test_a_fault_to_plant_is_read_or_refused),

@@ -45,6 +45,10 @@ static void test_the_nearest_word_is_found_or_none(void **state)
     assert_string_equal(nearest_word("dcgan", words, 4), "dcgan28"); // a tie: the earlier
     assert_null(nearest_word("stylegan3", words, 4));
     assert_null(nearest_word("", words, 4));
+    // Two letters are the beginning of too much.
+    const char *const settings[] = {"resolution", "batch"};
+    assert_string_equal(nearest_word("res", settings, 2), "resolution");
+    assert_null(nearest_word("re", settings, 2));
 }
 
 int main(void)

@@ -41,6 +41,12 @@ static void test_ref_takes_subnormal_as_the_dtype_does(void **state)
         struct survey_stats stats = look(ref, &span, NULL);
         assert_int_equal(stats.subnormal, dtypes[d] == DTYPE_F16);
         assert_true(stats.max_abs == 0x1p-20f);
+        // The smallest normal number is none, the next smaller one is.
+        float normal = dtypes[d] == DTYPE_F16 ? 0x1p-14f : 0x1p-126f;
+        element_store(&memory, dtypes[d], 0, normal);
+        assert_int_equal(look(ref, &span, NULL).subnormal, 0);
+        element_store(&memory, dtypes[d], 0, normal * 0.5f);
+        assert_int_equal(look(ref, &span, NULL).subnormal, 1);
     }
 }
 

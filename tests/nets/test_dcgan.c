@@ -94,6 +94,7 @@ static void test_the_moving_average_follows_its_half_life(void **state)
     // The ramp-up shortens it early: after 2,000 images at 0.05 it is 100 images.
     assert_true(fabs(ema_decay(10, 0.05, 100, 2000) - 0.5) < 1e-12);
     assert_true(ema_decay(0, 0.05, 64, 1000) == 0.0);
+    assert_true(fabs(ema_decay(0.0005, 0, 1, 1000) - 0.25) < 1e-12); // half an image
 }
 
 static const struct dcgan_config small = {

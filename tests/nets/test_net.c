@@ -554,6 +554,11 @@ static void test_every_role_begins_with_dcgans_distribution(void **state)
     struct moments bias = moments_of(&net, PARAM_BIAS);
     assert_true(beta.count == 512 && beta.mean == 0.0 && beta.deviation == 0.0);
     assert_true(bias.count > 0 && bias.mean == 0.0 && bias.deviation == 0.0);
+    for (int i = 1; i < weight.count - 512 * 64; i++) // each a draw of its own
+        assert_true(net.params[net.param[0].offset + (size_t)i] !=
+                    net.params[net.param[0].offset + (size_t)i - 1]);
+    for (size_t c = 0; c < 512; c++) // running mean and variance
+        assert_true(net.buffers[c] == 0.0f && net.buffers[512 + c] == 1.0f);
     net_release(&net);
 }
 
