@@ -66,7 +66,7 @@ static void print_help(void)
         "layers     times every pass of every convolution as training runs it, bias, "
         "sums "
         "and\n"
-        "           activation included, and prints the algorithm it goes by and why, "
+        "           activation included, and prints the algorithm that is used and why, "
         "GFLOP/s\n"
         "           as the definition counts them, and how near the multiplications that "
         "the\n"
@@ -84,21 +84,20 @@ static void print_help(void)
         "(outputs)\n\n"
         "SETTING is any of twinscale train --help but --resume, --dry-run, --set-at and "
         "--gpus;\n"
-        "a storm ends a run or is told (--on-overflow-storm stop or warn). With\n"
+        "an overflow storm ends a run or is reported (--on-overflow-storm stop or warn). "
+        "With\n"
         "neither --preset nor --data it is --preset " DEFAULT_PRESET
         ". layers needs no data: for a\n"
         "--preset or --resolution alone it takes builtin:fashion at 28 pixels and "
         "builtin:shapes\nat others.\n"
         "The folder gets bench.json and, of scaler, bench.png: the scales of the first "
         "seed\nand a row of its samples, side by side.\n"
-        "Ctrl-C ends after the step and tells what is known; a second one ends at "
+        "Ctrl-C ends after the step and prints what is known; a second one ends at "
         "once.\n\n"
         "Three variables of the environment choose what a CPU does, here and in "
         "training:\n"
-        "  TWINSCALE_ISA      avx512-bf16, avx512, avx2 or c: no better instructions "
-        "than "
-        "these\n"
-        "  TWINSCALE_THREADS  the threads where --threads does not ask for a number\n"
+        "  TWINSCALE_ISA      avx512-bf16, avx512, avx2 or c: the best that may be used\n"
+        "  TWINSCALE_THREADS  the number of threads where --threads gives none\n"
         "  TWINSCALE_CONV     direct: no convolution by Winograd; winograd: all whose "
         "shape\n"
         "                     allows it; auto, the default: those where it costs less "
@@ -268,7 +267,7 @@ static enum status check_flags(const struct bench *bench, const struct work *wor
                            work->name, storm == STORM_F32 ? "fp32-layer" : "rollback");
     if (config->gpus != 1)
         return status_fail(STATUS_USAGE,
-                           "--gpus: bench %s measures one device, and %d are asked for; "
+                           "--gpus: bench %s measures one device, and %d were given; "
                            "leave it out",
                            work->name, config->gpus);
     return STATUS_OK;

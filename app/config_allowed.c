@@ -52,6 +52,20 @@ static void range_words(const struct setting *setting, char text[RANGE_TEXT])
         snprintf(text, RANGE_TEXT, "above %s and at most %s", min, max);
 }
 
+const char *setting_range(const struct setting *setting, char text[ALLOWED_TEXT])
+{
+    char range[RANGE_TEXT];
+    int is_number = setting->kind <= SETTING_DOUBLE || setting->kind == SETTING_GRID;
+    int has_words = setting->choices && setting->kind != SETTING_DOUBLE;
+    text[0] = '\0';
+    if (!is_number || has_words)
+        return text;
+    range_words(setting, range);
+    snprintf(text, ALLOWED_TEXT, "%s%s", setting->kind == SETTING_GRID ? "each " : "",
+             strncmp(range, "from ", 5) == 0 ? range + 5 : range);
+    return text;
+}
+
 const char *setting_allowed(const struct setting *setting, char text[ALLOWED_TEXT])
 {
     char range[RANGE_TEXT];

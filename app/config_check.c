@@ -289,7 +289,7 @@ enum status config_check_resume(const struct config *saved, const struct config 
         if (setting->on_resume == RESUME_FIXED)
             return status_fail(STATUS_USAGE,
                                "%s: the run has \"%s\", and --resume cannot change it to "
-                               "\"%s\"; leave the flag away, or start a new run",
+                               "\"%s\"; leave the flag out, or start a new run",
                                flag, before, after);
         if (used < changes_bytes)
             used += (size_t)snprintf(changes + used, changes_bytes - used,

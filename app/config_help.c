@@ -108,7 +108,7 @@ static void describe_flag(const struct setting *setting, char *text, size_t byte
         snprintf(text, bytes, "--g-%s, --d-%s %s", flag + 4, flag + 4, setting->unit);
     else
         snprintf(text, bytes, "%s %s", flag,
-                 setting->choices ? setting->choices : setting->unit);
+                 setting->unit ? setting->unit : setting->choices);
 }
 
 static void print_group(FILE *stream, enum setting_group group,
@@ -120,10 +120,13 @@ static void print_group(FILE *stream, enum setting_group group,
         int is_second = group == GROUP_NETWORK && setting->name[0] == 'd';
         if (setting->group != group || is_second)
             continue;
-        char flag[128], fallback[DEFAULT_TEXT], text[640 + DEFAULT_TEXT];
+        char flag[128], fallback[DEFAULT_TEXT], range[ALLOWED_TEXT];
+        char text[640 + DEFAULT_TEXT + ALLOWED_TEXT];
         describe_flag(setting, flag, sizeof flag);
         describe_default(setting, defaults, fallback);
-        snprintf(text, sizeof text, "%s%s", setting->help, fallback);
+        setting_range(setting, range);
+        snprintf(text, sizeof text, "%s%s%s%s%s", setting->help, range[0] ? " (" : "",
+                 range, range[0] ? ")" : "", fallback);
         print_entry(stream, flag, text);
     }
 }

@@ -41,11 +41,11 @@
     {#n "_lr", DOUBLE(n.lr), RANGE(1e-12, 1), "2e-4", "RATE", GROUP_NETWORK, RESUME_FREE,\
      "Adam's learning rate"},                                                            \
     {#n "_beta1", DOUBLE(n.beta1), RANGE_OR_0(1e-37, 0.999999), "0.5", "B", GROUP_NETWORK,        \
-     RESUME_FREE, "Adam's memory of the gradient (DCGAN's 0.5, not Adam's usual 0.9)"},  \
+     RESUME_FREE, "Adam's decay of the mean gradient (0.5 as in DCGAN; Adam's usual is 0.9)"},  \
     {#n "_beta2", DOUBLE(n.beta2), RANGE_OR_0(1e-37, 0.999999), "0.999", "B", GROUP_NETWORK,      \
-     RESUME_FREE, "Adam's memory of its square"},                                        \
+     RESUME_FREE, "Adam's decay of the mean squared gradient"},                                        \
     {#n "_eps", DOUBLE(n.eps), RANGE(1e-30, 1), "1e-8", "E", GROUP_NETWORK, RESUME_FREE, \
-     "Adam adds it to the root of that square"},                                         \
+     "Adam's epsilon, added to the root of that mean square"},                                         \
     {#n "_init_scale", DOUBLE(n.init_scale), RANGE_OR(1e-37, 1.7e38, "auto"), "65536",   \
      "S|auto", GROUP_NETWORK, RESUME_FIXED,                                              \
      "the loss scale that this network begins with; auto: init-margin below the largest "\
@@ -147,7 +147,7 @@ const struct setting settings[] = {
      "first "
      "step from that kimg on: 50:g.lr=1e-4,d.scale=64,100:d.growth_interval=500; a "
      "rollback "
-     "takes those back that are to come again"},
+     "undoes those that it goes back behind, and they come again"},
 
     {"device", TEXT(device), ANY, "auto", "NAME", GROUP_MACHINE, RESUME_FREE,
      "auto (a GPU that works, else the CPU), cpu, cuda:N, or ref (slow, plain, for "
@@ -158,12 +158,13 @@ const struct setting settings[] = {
     {"precision", CHOICE(precision), CHOICES("fp16|bf16|fp32"), "fp16", NULL,
      GROUP_MACHINE, RESUME_FIXED, "how activations and their gradients are stored"},
     {"fp32_layers", TEXT(fp32_layers), ANY, "", "PATTERNS", GROUP_MACHINE, RESUME_FIXED,
-     "layers that are f32 in a half run, by name with *, as in d.conv4,g.*: their "
+     "layers that stay f32 in a half-precision run, by name with *, as in d.conv4,g.*: "
+     "their "
      "operands, outputs and gradients, with casts around them; --dry-run lists the "
      "names"},
     {"recompute", SWITCH(recompute), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,
      "keeps no outputs of batch norm for the backward pass, which makes them again: less "
-     "memory, the same bits, a little slower (--dry-run tells both); --grad-stats then "
+     "memory, the same bits, a little slower (--dry-run prints both); --grad-stats then "
      "has no row for them"},
     {"threads", INT(threads), RANGE(0, 1024), "0", "N", GROUP_MACHINE, RESUME_FREE,
      "CPU threads; 0 takes one per core, or TWINSCALE_THREADS of the environment"},
@@ -199,7 +200,7 @@ const struct setting settings[] = {
     {"n_dis", INT(n_dis), RANGE(1, 100), "1", "N", GROUP_TRAINING, RESUME_FIXED,
      "D's steps per step of G"},
     {"latent", INT(latent), RANGE(1, 4096), "100", "N", GROUP_TRAINING, RESUME_FIXED,
-     "numbers that G makes an image from"},
+     "size of the latent vector z, from which G makes an image"},
     {"grid", GRID(grid_columns), RANGE(1, 64), "8x8", "CxR", GROUP_OUTPUT, RESUME_FREE,
      "columns and rows of samples in the window and in fakes*.png"},
     {"label_smoothing", DOUBLE(label_smoothing), RANGE_OR_0(1e-7, 0.5), "0", "A",
@@ -237,8 +238,8 @@ const struct setting settings[] = {
      "goes on from the last good snapshot with half the scale and another order of "
      "images and latents. fp32-layer: moves the layer that overflowed to f32, and the "
      "one that its output or gradient meets, begins with init-scale again (65536 for "
-     "auto) and goes on; stops where that would not help. warn: says so once and goes "
-     "on"},
+     "auto) and goes on; stops where that would not help. warn: prints a warning once "
+     "and goes on"},
     {"max_rollbacks", INT(max_rollbacks), RANGE(0, 100), "3", "N", GROUP_SCALER,
      RESUME_FREE, "rollbacks of a run; at the next storm it stops"},
     {"grad_stats", INT(grad_stats), RANGE(0, 1e6), "0", "STEPS", GROUP_SCALER,

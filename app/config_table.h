@@ -100,6 +100,9 @@ int setting_is_word(const struct setting *setting, const char *text);
 #define ALLOWED_TEXT 160
 const char *setting_allowed(const struct setting *setting, char text[ALLOWED_TEXT]);
 
+/* The limits of a number alone, "1 to 8192", or "" of other kinds. */
+const char *setting_range(const struct setting *setting, char text[ALLOWED_TEXT]);
+
 /* ---- unknown names (config_suggest.c) -------------------------------------------- */
 
 /* STATUS_USAGE: there is no such setting, and which one was most likely meant. */

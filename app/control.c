@@ -258,7 +258,7 @@ static enum status exchange(const char *folder, int client, const char *request,
     if (bytes == 0)
         return status_fail(STATUS_FAILED,
                            "%s: the run went away before it answered; what was asked is "
-                           "lost unless its log.txt tells it",
+                           "lost unless its log.txt has it",
                            folder);
     packet[bytes] = '\0';
     if (packet[0] != '+')

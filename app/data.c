@@ -8,7 +8,7 @@
 
 static void print_help(void)
 {
-    printf(
+    fputs(
         "usage: twinscale data check PATH [--preset NAME] [SETTING ...]\n\n"
         "Reads a data set as training with the same settings would, and names every "
         "file\n"
@@ -16,13 +16,13 @@ static void print_help(void)
         "MNIST's IDX images, or builtin:fashion, builtin:shapes, fashion-mnist; a preset "
         "may\n"
         "have its own. Of the settings of twinscale train --help, those count that say "
-        "how "
-        "\n"
+        "how\n"
         "images are read: --resolution, --channels, --fit, --resize-filter, --threads. "
         "Exit\n"
         "code 4 if nothing is usable.\n\n"
         "examples: twinscale data check photos/\n"
-        "          twinscale data check photos/ --preset fmnist-quick --fit pad\n");
+        "          twinscale data check photos/ --preset fmnist-quick --fit pad\n",
+        stdout);
 }
 
 static enum status check(const struct config *config,

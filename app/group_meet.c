@@ -118,7 +118,7 @@ static enum status check_hello(const struct group *group, const struct wire_hell
     if (hello->world != group->world)
         return status_fail(STATUS_USAGE,
                            "rank %d on %s is one of %d ranks and rank 0 one of %d; all "
-                           "have to be told the same number",
+                           "have to be given the same number",
                            hello->rank, hello->host, hello->world, group->world);
     if (hello->rank < 1 || hello->rank >= group->world)
         return status_fail(STATUS_USAGE, "%s says that it is rank %d of %d", hello->host,

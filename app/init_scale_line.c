@@ -62,7 +62,7 @@ const char *init_scale_line(const struct trainer *trainer,
     else
         snprintf(what, sizeof what,
                  "the first step's gradients are finite at 2^%d, and "
-                 "more is not asked for",
+                 "no larger scale is tried",
                  found->exponent);
     snprintf(text, INIT_SCALE_LINE, "%c%s%s: %s; begins at %s%s",
              found->network == NETWORK_G ? 'G' : 'D', found->loss[0] ? " on " : "",

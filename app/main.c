@@ -20,8 +20,8 @@ static const struct command commands[] = {
      "train a GAN, or go on with --resume RUN", train_command},
     {"sample", "CHECKPOINT --seeds 0-63 -o grid.png", "draw images from a checkpoint",
      sample_command},
-    {"info", "CHECKPOINT [--digest|--json] | --devices",
-     "what a checkpoint holds; what is here", info_command},
+    {"info", "CHECKPOINT [--json] | --devices", "what a checkpoint holds; what is here",
+     info_command},
     {"ctl", "RUN [g.growth_interval=500 ...]",
      "change settings of a run that is going on", ctl_command},
     {"data", "check PATH", "every file that cannot be used, and why", data_command},
@@ -39,7 +39,7 @@ static void print_usage(FILE *stream)
         fprintf(stream, "  %-7s %-37s %s\n", commands[i].name, commands[i].arguments,
                 commands[i].help);
     fprintf(stream,
-            "\n`twinscale COMMAND --help` tells more. A first run, with no data of "
+            "\n`twinscale COMMAND --help` explains each. A first run, with no data of "
             "your own:\n  twinscale train --preset fmnist-quick\n");
 }
 

@@ -29,7 +29,7 @@ static FILE *refuse(const struct stat *facts, const char *what,
                     char reason[REGULAR_REASON])
 {
     snprintf(reason, REGULAR_REASON, "is %s, %s was expected",
-             S_ISDIR(facts->st_mode) ? "a folder" : "no regular file", what);
+             S_ISDIR(facts->st_mode) ? "a folder" : "not a regular file", what);
     errno = 0;
     return NULL;
 }

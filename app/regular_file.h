@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 /* A stream of the regular file `path`, in a mode of fopen(), with close-on-exec. NULL, and
- * `reason` is why, as it stands after "PATH: ": "is no regular file, a checkpoint was
+ * `reason` is why, as it stands after "PATH: ": "is not a regular file, a checkpoint was
  * expected", "cannot be opened: Permission denied". errno is the system's, or 0 where the
  * file is no regular one. `what` names what was expected. */
 #define REGULAR_REASON 256

@@ -9,7 +9,8 @@
 static void picture_failed(struct report *report)
 {
     if (!report->had_picture_error)
-        report_say(report, "warning: %s (training goes on; said once)", status_message());
+        report_say(report, "warning: %s (training goes on; this warning is not repeated)",
+                   status_message());
     report->had_picture_error = 1;
 }
 
@@ -96,7 +97,7 @@ void report_write_samples(struct report *report, const char *name, char *path,
     else if (path)
         snprintf(path, bytes, "%s", file);
     if (kept[0])
-        report_say(report, "%s is drawn anew: the older one is kept as %s", name,
+        report_say(report, "%s is drawn again: the older one is kept as %s", name,
                    strrchr(kept, '/') + 1);
 }
 

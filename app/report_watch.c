@@ -115,7 +115,8 @@ static void tell_oscillation(struct report *report, int slot)
         "for %lld steps, within %d such intervals (%s). Known causes: a learning "
         "rate that is too high (lower --%c-lr), a network that is unstable "
         "at that layer (a smaller --%c-width, or %s %s), or images "
-        "unlike the others (their files are in events.jsonl). Said once",
+        "unlike the others (their files are in events.jsonl). This warning is not "
+        "repeated",
         names[network], WATCH_SWINGS, (long long)own->growth_interval, WATCH_INTERVALS,
         swings, network == NETWORK_G ? 'g' : 'd', network == NETWORK_G ? 'g' : 'd',
         layers[0] ? "--fp32-layers" : "--precision", layers[0] ? layers : "fp32");
@@ -129,7 +130,7 @@ static void tell_oscillation(struct report *report, int slot)
 static void tell_drift(struct report *report, const char *kind, const char *net,
                        const char *sentence)
 {
-    report_say(report, "warning: %s. Said once", sentence);
+    report_say(report, "warning: %s. This warning is not repeated", sentence);
     event_write(report, json_pack("{s:s, s:s, s:s, s:s}", "event", "drift", "kind", kind,
                                   "net", net, "reason", sentence));
 }
@@ -143,8 +144,8 @@ static void tell_stuck(struct report *report, int network)
 {
     char text[256];
     snprintf(text, sizeof text,
-             "%s skipped its last %lld steps while %s took all of its own, and gains on "
-             "it; see why in log.txt, or hold both back with --skip both",
+             "%s skipped its last %lld steps while %s took all of its own, and trains "
+             "ahead of it; see why in log.txt, or hold both back with --skip both",
              names[network], (long long)report->watch.of[network].stuck, names[!network]);
     if (holds_both(report)) // where D has more steps than G
         snprintf(text, sizeof text, "%s skipped its last %lld steps; see why in log.txt",

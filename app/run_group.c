@@ -29,7 +29,7 @@ enum status run_settle_gpus(struct run *run, int otherwise)
     return status_fail(
         STATUS_USAGE,
         "--gpus: %d, but this is rank %d of %d processes that %s has started; "
-        "leave the flag away, or start the program by itself",
+        "leave the flag out, or start the program by itself",
         asked, place->rank, place->world, place->launcher);
 }
 

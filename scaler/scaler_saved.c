@@ -120,7 +120,7 @@ enum status grad_scaler_load(struct grad_scaler *scaler,
             return status_fail(
                 STATUS_DATA,
                 "saved scaler of network %s: loss scaling was off, so there "
-                "is no scale to continue from; resume with --scaler off",
+                "is not a scale to continue from; resume with --scaler off",
                 scaler->name);
         TRY(check_saved_scale(saved, scaler->name));
         TRY(check_saved_trackers(saved, scaler->name));

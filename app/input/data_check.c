@@ -38,7 +38,7 @@ static void print_rejects(const struct dataset *dataset, FILE *out)
     if (dataset->passed_over > 0)
         fprintf(out, "passed over: %zu file%s that %s\n", dataset->passed_over,
                 PLURAL(dataset->passed_over),
-                dataset->passed_over == 1 ? "is no image" : "are no images");
+                dataset->passed_over == 1 ? "is not an image" : "are not images");
 }
 
 static void print_notes(const struct dataset *dataset, const struct data_asked *asked,

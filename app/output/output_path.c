@@ -27,17 +27,19 @@ static enum status check_place(const struct output_path *output)
             STATUS_USAGE, "%s %s: is a folder; give a file in it, such as %s%sout%s",
             output->flag, path, path, slash && !slash[1] ? "" : "/", output->ending);
     if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode))
-        return status_fail(STATUS_FAILED,
-                           "%s %s: is no regular file, and is not replaced; give another "
-                           "name",
-                           output->flag, path);
+        return status_fail(
+            STATUS_FAILED,
+            "%s %s: is not a regular file, and is not replaced; give another "
+            "name",
+            output->flag, path);
     char folder[PATH_MAX];
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 0, path);
     if (folder[0] && (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode)))
-        return status_fail(STATUS_FAILED,
-                           "%s %s: there is no folder %s; make it first, or give another "
-                           "place",
-                           output->flag, path, folder);
+        return status_fail(
+            STATUS_FAILED,
+            "%s %s: there is not a folder %s; make it first, or give another "
+            "place",
+            output->flag, path, folder);
     return STATUS_OK;
 }
 

@@ -221,7 +221,7 @@ enum status run_folder_reopen(struct run_folder *folder, const char *path, doubl
             status_fail(STATUS_DATA, "%s: cannot be resumed in: %s; give a run folder",
                         path, strerror(errno));
     else if (!S_ISDIR(facts.st_mode))
-        status = status_fail(STATUS_DATA, "%s: is no folder; give a run folder", path);
+        status = status_fail(STATUS_DATA, "%s: is not a folder; give a run folder", path);
     else if (length >= sizeof opened.path)
         status =
             status_fail(STATUS_DATA,
@@ -284,7 +284,7 @@ static void append(struct run_folder *folder, FILE **stream, const char *name,
     fprintf(
         stderr,
         "warning: %s/%s: a line could not be written: %s; training goes on, lines may be "
-        "missing from the logs until that is mended (said once)\n",
+        "missing from the logs until that is mended (this warning is not repeated)\n",
         folder->path, name, strerror(reason));
 }
 

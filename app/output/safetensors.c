@@ -114,13 +114,13 @@ static enum status read_mapped(const char *path, struct safetensors_file *file)
         return status_fail(STATUS_DATA,
                            "%s: claims a header of %" PRIu64
                            " bytes, at most %u are allowed; "
-                           "this is no safetensors file",
+                           "this is not a safetensors file",
                            path, header_bytes, HEADER_BYTES_MAX);
     if (header_bytes > rest)
         return status_fail(STATUS_DATA,
                            "%s: claims a header of %" PRIu64
                            " bytes, %zu are left; the file "
-                           "was cut short or is no safetensors file",
+                           "was cut short or is not a safetensors file",
                            path, header_bytes, rest);
     const uint8_t *data = bytes + LENGTH_BYTES + header_bytes;
     TRY(safetensors_header_parse(path, (const char *)bytes + LENGTH_BYTES,

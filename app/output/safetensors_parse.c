@@ -159,7 +159,7 @@ static enum status parse_tensor(const struct entry *entry, const char *name,
     if (!json_is_object(entry->json))
         return status_fail(
             STATUS_DATA,
-            "%s: the header entry \"%s\" is no object with dtype, shape and "
+            "%s: the header entry \"%s\" is not an object with dtype, shape and "
             "data_offsets; the header is damaged",
             entry->path, entry->name);
     TRY(parse_dtype(entry, tensor));
@@ -173,7 +173,7 @@ static enum status parse_metadata(const char *path, json_t *metadata,
     if (!json_is_object(metadata))
         return status_fail(STATUS_DATA,
                            "%s: its \"" SAFETENSORS_METADATA_KEY
-                           "\" is no object of texts; the header "
+                           "\" is not an object of texts; the header "
                            "is damaged",
                            path);
     header->pairs = calloc(json_object_size(metadata) + 1, sizeof *header->pairs);
@@ -185,7 +185,7 @@ static enum status parse_metadata(const char *path, json_t *metadata,
         char shown[80];
         if (!json_is_string(value))
             return status_fail(STATUS_DATA,
-                               "%s: metadata \"%s\" is no text; the header is damaged",
+                               "%s: metadata \"%s\" is not text; the header is damaged",
                                path, printable(key, shown, sizeof shown));
         struct safetensors_pair *pair = &header->pairs[header->pair_count++];
         pair->key = strdup(key);
@@ -264,7 +264,7 @@ enum status safetensors_header_parse(const char *path, const char *text,
     if (text_bytes == 0 || text[0] != '{')
         return status_fail(
             STATUS_DATA,
-            "%s: the header does not begin with '{'; this is no safetensors "
+            "%s: the header does not begin with '{'; this is not a safetensors "
             "file",
             path);
     json_error_t error;

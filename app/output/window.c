@@ -127,8 +127,8 @@ static void notify(struct window *window, const char *text)
 static void ask_scale(struct window *window, int request)
 {
     char text[64];
-    snprintf(text, sizeof(text), "%s of %c's loss scale is asked for",
-             request & (REQUEST_HALVE_D | REQUEST_HALVE_G) ? "half" : "twice",
+    snprintf(text, sizeof(text), "%s %c's loss scale after this step",
+             request & (REQUEST_HALVE_D | REQUEST_HALVE_G) ? "halving" : "doubling",
              request & (REQUEST_HALVE_G | REQUEST_DOUBLE_G) ? 'G' : 'D');
     monitor_request(window->monitor, request);
     notify(window, text);
@@ -156,11 +156,11 @@ static void handle_key(struct window *window, const SDL_KeyboardEvent *key)
     case SDLK_SPACE: monitor_request(window->monitor, REQUEST_PAUSE); break;
     case SDLK_s:
         monitor_request(window->monitor, REQUEST_SNAPSHOT);
-        notify(window, "a snapshot is asked for");
+        notify(window, "saving a snapshot after this step");
         break;
     case SDLK_e:
         monitor_request(window->monitor, REQUEST_EXPORT);
-        notify(window, "the sample grid is asked for");
+        notify(window, "writing the sample grid after this step");
         break;
     case SDLK_l: window->shows_layers = !window->shows_layers; break;
     case SDLK_LEFTBRACKET: // with shift: { and }

@@ -19,7 +19,7 @@ static int takes_winograd(const struct cpu_backend *backend,
     char *reason = choice->reason;
     size_t room = sizeof choice->reason;
     if (!can_winograd) {
-        snprintf(reason, room, "no shape for Winograd");
+        snprintf(reason, room, "not a Winograd shape");
         return 0;
     }
     if (backend->conv_choice == CONV_DIRECT) {

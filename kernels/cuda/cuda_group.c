@@ -101,7 +101,7 @@ enum status cuda_group_join(struct device *device)
         return status_fail(
             STATUS_ENVIRONMENT,
             "%s: rank %d of %d cannot join the others: %s (NCCL_DEBUG=INFO "
-            "tells more)",
+            "says more)",
             device->name, options->rank, options->world, nccl.GetErrorString(result));
     }
     backend->group = group;

@@ -149,7 +149,7 @@ static int finish_plan(struct plan_maker *maker, cudnnBackendDescriptor_t made,
         say(maker, parts->reason);
     else
         snprintf(maker->reason, sizeof maker->reason,
-                 "it wants %lld bytes of workspace, at most %lld are allowed",
+                 "it needs %lld bytes of workspace, at most %lld are allowed",
                  (long long)plan->workspace_bytes, (long long)maker->workspace_max);
     plan_parts_release(parts);
     return 0;

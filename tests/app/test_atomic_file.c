@@ -253,7 +253,7 @@ static void test_folders_and_devices_are_not_replaced(void **state)
     assert_non_null(
         strstr(status_message(), "is a folder, a file to write was expected"));
     assert_int_equal(atomic_open(&file, "/dev/null"), STATUS_FAILED);
-    assert_non_null(strstr(status_message(), "is no regular file"));
+    assert_non_null(strstr(status_message(), "is not a regular file"));
     struct stat facts;
     assert_int_equal(stat("/dev/null", &facts), 0);
     assert_true(S_ISCHR(facts.st_mode));

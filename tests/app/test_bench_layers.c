@@ -261,7 +261,7 @@ static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
          "3600",
          "--seconds 0"},
         {2, "--seeds", "--seeds 3"},
-        {2, "--gpus: bench layers measures one device, and 2 are asked for", "--gpus 2"},
+        {2, "--gpus: bench layers measures one device, and 2 were given", "--gpus 2"},
         {2, "--dry-run: bench layers begins runs of its own", "--dry-run"},
         {2, "--batch: 1 image", "--batch 1"},
         {4, "nowhere", "--data /nowhere --resolution 32"},

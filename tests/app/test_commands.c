@@ -337,17 +337,17 @@ static void test_an_output_is_what_its_name_says(void **state)
     expect(2, "is a folder; give a file in it, such as", "sample RUN -o OUT/");
     expect(2, "is a folder; give a file in it, such as", "sample RUN -o OUT");
     expect(2, "is a folder; give a file in it, such as", "sample RUN -o OUT/no/");
-    expect(1, "there is no folder ", "sample RUN -o OUT/no/g.png");
+    expect(1, "there is not a folder ", "sample RUN -o OUT/no/g.png");
     expect(0, "grid: ", "sample RUN --seeds 1 -o OUT/LARGE.PNG");
     expect(2, "ends in .json", "bench layers --json OUT/l.txt");
-    expect(1, "there is no folder ", "bench layers --json OUT/no/l.json");
+    expect(1, "there is not a folder ", "bench layers --json OUT/no/l.json");
 }
 
 static void test_a_fifo_is_waited_for_nowhere(void **state)
 {
     (void)state;
     char text[512];
-    const char *words = "is no regular file, ";
+    const char *words = "is not a regular file, ";
     assert_int_equal(run_command(text, sizeof text,
                                  "mkfifo '%s/fi' '%s/fi.json' '%s/fi.png'", out, out,
                                  out),

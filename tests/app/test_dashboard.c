@@ -535,7 +535,7 @@ static void test_keys_and_notices_stand_in_the_footer(void **state)
     draw(&dashboard, &changed);
     assert_true(count_changes(&plain, &changed) > 2000);
     dashboard.has_keys = 0;
-    strcpy(dashboard.notice, "a snapshot is asked for");
+    strcpy(dashboard.notice, "saving a snapshot after this step");
     draw(&dashboard, &changed);
     for (int y = 0; y < 690; y++)
         for (int x = 0; x < 1280; x++)

@@ -43,7 +43,7 @@ static void test_data_check_tells_everything_training_would_see(void **state)
         "  %1$s/b/photo: WebP is not read by this version; convert it to PNG\n"
         "  %1$s/empty.png: the file is empty\n"
         "  %1$s/z-link.png: cannot be opened: No such file or directory\n"
-        "passed over: 2 files that are no images\n"
+        "passed over: 2 files that are not images\n"
         "4 images usable, 5 files not; training would see them as 28 x 28 x 1\n"
         "  of 2 sizes, most often 28 x 28; resized to 28 x 28\n"
         "  2 of 4 are in colour and made grey, as the first one is; --channels 3 "

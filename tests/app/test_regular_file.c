@@ -1,4 +1,4 @@
-/* test_regular_file.c - what is no regular file is refused at once, and never waited for. */
+/* test_regular_file.c - what is not a regular file is refused at once, and never waited for. */
 #include "tests/support/support.h"
 
 #include <errno.h>
@@ -42,12 +42,14 @@ static void test_a_fifo_is_refused_for_reading_and_for_appending(void **state)
 {
     (void)state;
     assert_int_equal(mkfifo(in_folder(folder, "f"), 0666), 0);
-    assert_refused(in_folder(folder, "f"), "r", "is no regular file, a log was expected");
+    assert_refused(in_folder(folder, "f"), "r",
+                   "is not a regular file, a log was expected");
     assert_int_equal(errno, 0);
-    assert_refused(in_folder(folder, "f"), "a", "is no regular file, a log was expected");
+    assert_refused(in_folder(folder, "f"), "a",
+                   "is not a regular file, a log was expected");
     assert_int_equal(symlink("f", in_folder(folder, "link")), 0);
     assert_refused(in_folder(folder, "link"), "r",
-                   "is no regular file, a log was expected");
+                   "is not a regular file, a log was expected");
 }
 
 static void test_folders_devices_and_sockets_are_refused(void **state)
@@ -57,10 +59,10 @@ static void test_folders_devices_and_sockets_are_refused(void **state)
     int bytes = snprintf(address.sun_path, sizeof address.sun_path, "%s/s", folder);
     int descriptor = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_refused(folder, "r", "is a folder, a log was expected");
-    assert_refused("/dev/zero", "r", "is no regular file, a log was expected");
+    assert_refused("/dev/zero", "r", "is not a regular file, a log was expected");
     assert_true(bytes < (int)sizeof address.sun_path);
     assert_int_equal(bind(descriptor, (struct sockaddr *)&address, sizeof address), 0);
-    assert_refused(address.sun_path, "r", "is no regular file, a log was expected");
+    assert_refused(address.sun_path, "r", "is not a regular file, a log was expected");
     close(descriptor);
 }
 

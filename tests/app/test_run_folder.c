@@ -474,7 +474,7 @@ static void test_what_is_no_run_folder_is_refused(void **state)
     write_text(in_folder(out, "file"), "");
     assert_int_equal(run_folder_reopen(&folder, in_folder(out, "file"), 1.0, 0),
                      STATUS_DATA);
-    assert_non_null(strstr(status_message(), "file: is no folder; give a run folder"));
+    assert_non_null(strstr(status_message(), "file: is not a folder; give a run folder"));
     char path[900];
     snprintf(path, sizeof path, "%s", out);
     while (strlen(path) < 800)

@@ -39,14 +39,14 @@ static const struct row rows[] = {
      64.0 * 256 * 128 * 16 * 64},
     {K4(64, 32, 3, 64), PASS_DGRAD, "winograd", "winograd", "TWINSCALE_CONV=winograd",
      25.0 / 64 * 64 * 1024 * 64 * 16 * 3},
-    {DENSE(64, 4, 512, 100), PASS_FORWARD, "winograd", "direct", "no shape for Winograd",
+    {DENSE(64, 4, 512, 100), PASS_FORWARD, "winograd", "direct", "not a Winograd shape",
      64.0 * 100 * 16 * 512},
     // Thin ends.
     {K4(8, 8, 3, 64), PASS_DGRAD, "auto", "fold", "4 channels or fewer",
      8.0 * 64 * 64 * 16 * 3},
     {DENSE(64, 4, 512, 1), PASS_FORWARD, "auto", "thin", "4 columns or fewer",
      64.0 * 16 * 512},
-    {DENSE(64, 4, 512, 1), PASS_DGRAD, "auto", "direct", "no shape for Winograd",
+    {DENSE(64, 4, 512, 1), PASS_DGRAD, "auto", "direct", "not a Winograd shape",
      64.0 * 16 * 512},
 };
 
