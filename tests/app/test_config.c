@@ -706,6 +706,36 @@ static void test_settings_at_the_edge_of_a_contradiction_are_none(void **state)
     assert_accepted("photos --gpus 2 --on-overflow-storm warn");
 }
 
+static void test_an_initial_scale_that_is_found_later_lies_within_the_limits(void **state)
+{
+    (void)state;
+    struct config config = parsed("photos --g-init-scale auto --d-init-scale 512");
+    assert_true(config_init_scale(&config.g) == 65536.0);
+    assert_true(config_init_scale(&config.d) == 512.0);
+    config = parsed("photos --g-init-scale auto --g-max-scale 1024");
+    assert_true(config_init_scale(&config.g) == 1024.0);
+    config = parsed("photos --g-init-scale auto --g-min-scale 131072");
+    assert_true(config_init_scale(&config.g) == 131072.0);
+}
+
+static void test_a_change_at_a_kimg_comes_at_that_image(void **state)
+{
+    (void)state;
+    struct timed_change changes[SET_AT_MAX];
+    int count;
+    // 0.07 * 1000 is a little above 70 in binary.
+    assert_int_equal(
+        config_read_set_at("0.07:g.lr=1e-3,d.lr=1e-3,0.5:g.lr=1e-4", changes, &count),
+        STATUS_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(changes[0].images, 70);
+    assert_string_equal(changes[0].request, "g.lr=1e-3\nd.lr=1e-3");
+    assert_int_equal(changes[1].images, 500);
+    assert_int_equal(config_read_set_at("1:g.lr=1,1:d.lr=1", changes, &count),
+                     STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "give each kimg once, in rising order"));
+}
+
 static void test_one_scale_takes_one_rule(void **state)
 {
     (void)state;
@@ -843,6 +873,9 @@ int main(void)
         cmocka_unit_test(test_text_that_a_json_file_cannot_hold_is_refused),
         cmocka_unit_test(test_settings_that_contradict_each_other_are_refused),
         cmocka_unit_test(test_settings_at_the_edge_of_a_contradiction_are_none),
+        cmocka_unit_test(
+            test_an_initial_scale_that_is_found_later_lies_within_the_limits),
+        cmocka_unit_test(test_a_change_at_a_kimg_comes_at_that_image),
         cmocka_unit_test(test_one_scale_takes_one_rule),
         cmocka_unit_test(test_check_also_sees_values_that_did_not_come_from_text),
         cmocka_unit_test(test_several_faults_are_read_in_order_up_to_a_limit),

@@ -119,7 +119,7 @@ class Copy:
                        "-DCMAKE_CXX_FLAGS=-O1"])
         self.must(["cmake", self.build])
         self.tests = self.read_tests()
-        self.passing = set()
+        self.passing, self.broken = set(), {}
 
     def refresh(self):
         """Copies what differs: an equal file keeps its time, so that it is not built."""
@@ -185,10 +185,13 @@ class Copy:
     def failing(self, names):
         """What fails without a fault, and would kill whatever is planted; "" for nothing."""
         for name in sorted(set(names) - self.passing):
-            result, seen = self.try_tests([name])
-            if result != "survived":
-                return f"without a fault, {name}: {result} {seen}"
-            self.passing.add(name)
+            if name not in self.broken:
+                result, seen = self.try_tests([name])
+                if result == "survived":
+                    self.passing.add(name)
+                    continue
+                self.broken[name] = f"without a fault, {name}: {result} {seen}"
+            return self.broken[name]
         return ""
 
     def plant(self, fault):
@@ -273,7 +276,7 @@ def main():
         parser.add_argument(word, action="store_true")
     given = parser.parse_args()
     faults = [fault for fault in read_faults(given.faults)
-              if re.search(given.only, fault.name())]
+              if re.search(given.only, " ".join([fault.name(), *fault.tests]))]
     if not faults:
         sys.exit(f"no fault matches \"{given.only}\"")
     if given.check:

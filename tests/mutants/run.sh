@@ -3,7 +3,7 @@
 # builds what has to see each, and reports it as killed or survived. Hours: no part of
 # tests/run.sh, which checks only that every fault's place still stands.
 #   sh tests/mutants/run.sh                    all that have no result yet
-#   sh tests/mutants/run.sh --only scaler      those whose room, file or text matches
+#   sh tests/mutants/run.sh --only scaler      those whose room, file, text or test matches
 #   sh tests/mutants/run.sh --again            forgets the results of those first
 #   sh tests/mutants/run.sh --survivors        the summary of the results, nothing is run
 #   sh tests/mutants/run.sh --check            only: does each fault's text stand once?
