@@ -222,6 +222,8 @@ static void fill_panel(const struct bench_result *result, const struct bench_run
     snprintf(panel->title, sizeof panel->title, "%s", bench_scaler_name(run->scaler));
     snprintf(panel->run, sizeof panel->run, "%s, diversity %s", end,
              number_cell(run->diversity, diversity, sizeof diversity));
+    if (run->end == BENCH_DIVERGED)
+        snprintf(panel->state, sizeof panel->state, "diverged");
     panel->kimg_total = config->kimg;
     for (int network = 0; network < NETWORK_COUNT; network++) {
         panel->skipped[network] = run->skipped[network];

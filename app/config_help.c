@@ -223,10 +223,12 @@ static void print_surroundings(FILE *stream)
                 "StyleGAN's are, in whole kimg or to 0.001; where the run was then, up "
                 "to a batch later, is in `twinscale info` and log.txt");
     print_entry(stream, "fakes000010.png",
-                "samples at that mark; fakes_init.png before the "
-                "first step, reals.png for comparison");
-    print_entry(stream, "scales.png",
-                "every loss scale, skipped and held-back steps marked");
+                "samples at that mark, pixel for pixel in the rows of --grid; "
+                "fakes_init.png before the first step, reals.png for comparison");
+    print_entry(
+        stream, "scales.png",
+        "every loss scale; skipped and held-back steps, changes and rollbacks are "
+        "marked");
     print_entry(stream, "preview.png",
                 "the window's picture, when there is no window; drawn at ticks, in 1 % "
                 "of the time");

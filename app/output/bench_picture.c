@@ -16,6 +16,7 @@
 #define GAP 20.0
 #define CAPTION 44.0
 #define TILE_GAP 3
+#define FRAME 2.0 // around a run that diverged
 
 static struct area cell(int index)
 {
@@ -79,13 +80,20 @@ static void draw_run(const struct canvas *canvas, const struct dashboard *run,
                      struct area area, struct range range)
 {
     const struct text_style title_style = {15.0, 1, INK_TEXT};
-    const struct text_style note_style = {12.0, 0, INK_MUTED};
+    const int has_diverged = strcmp(run->state, "diverged") == 0;
+    const struct text_style note_style = {12.0, has_diverged,
+                                          has_diverged ? INK_BAD : INK_MUTED};
     struct area panel = {area.x, area.y + HEAD, area.w, PANEL_H};
     struct series series;
     double used = canvas_text_fit(canvas, area.x, area.y + 22.0, area.w * 0.5,
                                   title_style, run->title);
     canvas_text_fit(canvas, area.x + used + 12.0, area.y + 22.0, area.w - used - 12.0,
                     note_style, run->run);
+    if (has_diverged)
+        canvas_fill_round(canvas,
+                          (struct area){panel.x - FRAME, panel.y - FRAME,
+                                        panel.w + 2.0 * FRAME, panel.h + 2.0 * FRAME},
+                          7.0 + FRAME, INK_BAD, 1.0);
     if (!open_series(&series, run, plot_columns(canvas, plot_inner(panel, 1).w)))
         return;
     series.scale_low = range.low;

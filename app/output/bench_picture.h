@@ -6,7 +6,8 @@
 
 #include "app/output/dashboard.h"
 
-/* One panel a run, three in a row: its title, a note (`run`), its scales on axes that all
+/* One panel a run, three in a row: its title, a note (`run`), a red frame and note where its
+ * `state` is "diverged", its scales on axes that all
  * panels share (0 to kimg_total; the same powers of two), and its first row of tiles, if it
  * has tiles. Atomic, over an older file; STATUS_FAILED with path and reason, see grid.h. */
 enum status bench_picture_write(const char *title, const struct dashboard *runs,

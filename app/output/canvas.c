@@ -11,16 +11,21 @@
 #define ELLIPSIS "\xe2\x80\xa6"
 #define MINUS "\xe2\x88\x92"
 
-void canvas_ink(const struct canvas *canvas, enum ink ink, double alpha)
+uint32_t ink_color(enum ink ink)
 {
     static const uint32_t colors[] = {
         [INK_BACKGROUND] = 0x0f1115, [INK_PANEL] = 0x16191f, [INK_RAISED] = 0x232831,
-        [INK_LINE] = 0x2b303a,       [INK_TEXT] = 0xe9ebef,  [INK_MUTED] = 0xa3abb8,
-        [INK_FAINT] = 0x79818f,      [INK_G] = 0x40b8fa,     [INK_D] = 0xfa8c33,
+        [INK_LINE] = 0x2b303a,       [INK_TEXT] = 0xe9ebef,  [INK_MUTED] = 0xb4bbc7,
+        [INK_FAINT] = 0x99a1ae,      [INK_G] = 0x40b8fa,     [INK_D] = 0xfa8c33,
         [INK_D_FAKE] = 0xe08fc6,     [INK_GOOD] = 0x55c58f,  [INK_WAIT] = 0xf2c14e,
         [INK_BAD] = 0xf2647a,
     };
-    const uint32_t color = colors[ink];
+    return colors[ink];
+}
+
+void canvas_ink(const struct canvas *canvas, enum ink ink, double alpha)
+{
+    const uint32_t color = ink_color(ink);
     cairo_set_source_rgba(canvas->cairo, (color >> 16 & 255) / 255.0,
                           (color >> 8 & 255) / 255.0, (color & 255) / 255.0, alpha);
 }
@@ -147,56 +152,70 @@ double canvas_text(const struct canvas *canvas, double x, double y, enum align a
     return width;
 }
 
-/* `keep` bytes of `utf8` from its start or to its end, with an ellipsis at the cut. */
-static void cut(const char *utf8, size_t keep, int keeps_end, char *text, size_t bytes)
+#define NAME_LEAST 9 // bytes of a name, below which it is nobody's
+
+static size_t back_to_character(const char *utf8, size_t at)
 {
-    const size_t length = strlen(utf8);
-    if (keeps_end) {
-        size_t from = length - keep;
-        while (((unsigned char)utf8[from] & 0xc0) == 0x80)
-            from++;
-        snprintf(text, bytes, ELLIPSIS "%s", utf8 + from);
-    } else {
-        while (keep > 0 && ((unsigned char)utf8[keep] & 0xc0) == 0x80)
-            keep--;
-        snprintf(text, bytes, "%.*s" ELLIPSIS, (int)keep, utf8);
-    }
+    while (at > 0 && ((unsigned char)utf8[at] & 0xc0) == 0x80)
+        at--;
+    return at;
+}
+
+/* About `keep` bytes of `utf8`, from its start or from both ends, with an ellipsis at the
+ * cut. */
+static void cut(const char *utf8, size_t keep, int keeps_ends, char *text, size_t bytes)
+{
+    const size_t length = strlen(utf8), tail = keeps_ends ? keep / 2 : 0;
+    const size_t head = back_to_character(utf8, keep - tail);
+    size_t from = length - tail;
+    while (((unsigned char)utf8[from] & 0xc0) == 0x80)
+        from++;
+    snprintf(text, bytes, "%.*s" ELLIPSIS "%s", (int)head, utf8, utf8 + from);
 }
 
 static double text_fit(const struct canvas *canvas, double x, double y, double room,
-                       struct text_style style, const char *text, int keeps_end)
+                       struct text_style style, const char *utf8, int keeps_ends)
 {
-    char utf8[TEXT_BYTES], shown[TEXT_BYTES + 8];
-    text_to_utf8(text, utf8, sizeof(utf8));
-    select_style(canvas, style);
+    char shown[TEXT_BYTES + 8];
     if (advance(canvas, utf8) <= room)
         return canvas_text(canvas, x, y, ALIGN_LEFT, style, utf8);
     // The longest cut that fits, by bisection: low fits (or is empty), high does not.
     size_t low = 0, high = strlen(utf8);
     while (high - low > 1) {
         const size_t middle = (low + high) / 2;
-        cut(utf8, middle, keeps_end, shown, sizeof(shown));
+        cut(utf8, middle, keeps_ends, shown, sizeof(shown));
         if (advance(canvas, shown) <= room)
             low = middle;
         else
             high = middle;
     }
-    cut(utf8, low, keeps_end, shown, sizeof(shown));
-    if (advance(canvas, shown) > room)
-        return 0.0; // not even the ellipsis
+    cut(utf8, low, keeps_ends, shown, sizeof(shown));
+    if (advance(canvas, shown) > room || (keeps_ends && low < NAME_LEAST))
+        return 0.0;
     return canvas_text(canvas, x, y, ALIGN_LEFT, style, shown);
 }
 
 double canvas_text_fit(const struct canvas *canvas, double x, double y, double room,
                        struct text_style style, const char *text)
 {
-    return text_fit(canvas, x, y, room, style, text, 0);
+    char utf8[TEXT_BYTES];
+    text_to_utf8(text, utf8, sizeof(utf8));
+    select_style(canvas, style);
+    return text_fit(canvas, x, y, room, style, utf8, 0);
 }
 
 double canvas_path_fit(const struct canvas *canvas, double x, double y, double room,
                        struct text_style style, const char *text)
 {
-    return text_fit(canvas, x, y, room, style, text, 1);
+    char utf8[TEXT_BYTES], shorter[TEXT_BYTES + 8];
+    text_to_utf8(text, utf8, sizeof(utf8));
+    select_style(canvas, style);
+    const char *slash = strrchr(utf8, '/');
+    if (!slash || advance(canvas, utf8) <= room)
+        return text_fit(canvas, x, y, room, style, utf8, 1);
+    snprintf(shorter, sizeof(shorter), ELLIPSIS "%s", slash);
+    return text_fit(canvas, x, y, room, style,
+                    advance(canvas, shorter) <= room ? shorter : slash + 1, 1);
 }
 
 double canvas_power(const struct canvas *canvas, double x, double y, enum align align,

@@ -9,6 +9,7 @@
 
 #include <cairo.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct canvas {
     cairo_t *cairo;
@@ -45,6 +46,8 @@ struct text_style {
     enum ink ink;
 };
 
+/* 0x00RRGGBB. Every ink for words has at least 4.5:1 on every ground (WCAG 2, AA). */
+uint32_t ink_color(enum ink ink);
 void canvas_ink(const struct canvas *canvas, enum ink ink, double alpha);
 void canvas_fill(const struct canvas *canvas, struct area area, enum ink ink);
 void canvas_fill_round(const struct canvas *canvas, struct area area, double radius,
@@ -59,8 +62,9 @@ double canvas_text(const struct canvas *canvas, double x, double y, enum align a
                    struct text_style style, const char *text);
 double canvas_text_width(const struct canvas *canvas, struct text_style style,
                          const char *text);
-/* The same in at most `room` units: too long a text loses its end (or its start, where
- * the end tells more, as in a path) to an ellipsis. */
+/* The same in at most `room` units: too long a text loses its end to an ellipsis. A path
+ * loses its folders first, then the middle of its name, for both ends of that tell something;
+ * where only a few letters would be left nothing is drawn. */
 double canvas_text_fit(const struct canvas *canvas, double x, double y, double room,
                        struct text_style style, const char *text);
 double canvas_path_fit(const struct canvas *canvas, double x, double y, double room,

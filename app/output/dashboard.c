@@ -32,10 +32,15 @@ static double scale_of(int width, int height)
 struct layout {
     struct area samples, plots;
     int has_norms;
+    int is_abreast;                    // the plots stand side by side
     struct area scales, norms, losses; // within `plots`
 };
 
-#define NORMS_LEAST 380.0 // units of height from which on a third plot has room
+// Units from which on there is room for it.
+#define NORMS_LEAST 380.0   // of height, for a third plot
+#define ABREAST_LEAST 330.0 // of width, for a plot beside others
+#define SAMPLES_LEAST 170.0 // of width, for the caption below samples
+#define STRIP_SHAPE 1.9     // width by height of a grid that stands above the plots
 
 static void place_plots(struct layout *layout, int has_norms)
 {
@@ -53,43 +58,77 @@ static void place_plots(struct layout *layout, int has_norms)
     layout->losses = (struct area){plots.x, y, plots.w, room - scales_h - norms_h};
 }
 
-/* Samples beside the plots; above them where the picture is taller than wide. */
-static struct layout place(const struct canvas *canvas, int has_norms)
+// Below a wide grid there is little height but all the width.
+static void place_plots_abreast(struct layout *layout, int has_norms)
 {
-    struct layout layout;
+    const struct area plots = layout->plots;
+    const double gap = GAP * 0.75;
+    layout->is_abreast = 1;
+    layout->has_norms = has_norms && plots.w >= 3.0 * ABREAST_LEAST;
+    const int count = layout->has_norms ? 3 : 2;
+    const double w = (plots.w - gap * (count - 1)) / count;
+    layout->scales = (struct area){plots.x, plots.y, w, plots.h};
+    layout->norms = (struct area){plots.x + w + gap, plots.y, w, plots.h};
+    layout->losses =
+        (struct area){plots.x + (count - 1) * (w + gap), plots.y, w, plots.h};
+}
+
+// Width by height of the whole grid.
+static double grid_shape(const struct dashboard *dashboard)
+{
+    const double w = (double)dashboard->grid_columns * dashboard->tile_w;
+    const double h = (double)dashboard->grid_rows * dashboard->tile_h;
+    return w > 0.0 && h > 0.0 ? w / h : 1.0;
+}
+
+/* Samples beside the plots, above them where the picture is taller than wide; a grid that is
+ * much wider than high takes the whole width above plots that stand abreast, a narrow one
+ * leaves its room to the plots. */
+static struct layout place(const struct canvas *canvas, const struct dashboard *dashboard)
+{
+    struct layout layout = {.is_abreast = 0};
+    const double shape = grid_shape(dashboard);
     const double bottom = canvas->height - FOOTER;
     const struct area body = {MARGIN, HEADER, canvas->width - 2.0 * MARGIN,
                               fmax(40.0, bottom - HEADER)};
+    const int is_tall = canvas->height > 1.1 * canvas->width;
+    const int is_strip = !is_tall && shape > STRIP_SHAPE;
     struct area plots = body;
-    if (canvas->height > 1.1 * canvas->width) {
-        const double side = fmin(body.w, body.h * 0.5);
+    if (is_tall || is_strip) {
+        const double most = body.h * (is_tall ? 0.5 : 0.42);
+        const double side = fmin(body.w / fmax(1.0, shape), most);
         layout.samples = (struct area){body.x, body.y, body.w, side};
         plots.y += side + CAPTION + GAP / 2.0;
         plots.h -= side + CAPTION + GAP / 2.0;
     } else {
-        const double side = fmin(body.h - CAPTION, body.w * 0.46);
-        layout.samples = (struct area){body.x, body.y, side, fmax(20.0, side)};
-        plots.x += side + GAP;
-        plots.w -= side + GAP;
+        const double h = fmax(20.0, fmin(body.h - CAPTION, body.w * 0.46));
+        const double w = fmin(h, fmax(h * shape, SAMPLES_LEAST));
+        layout.samples = (struct area){body.x, body.y, w, h};
+        plots.x += w + GAP;
+        plots.w -= w + GAP;
     }
     layout.plots = plots;
-    place_plots(&layout, has_norms);
+    if (is_strip)
+        place_plots_abreast(&layout, plot_has_norms(dashboard));
+    else
+        place_plots(&layout, plot_has_norms(dashboard));
     return layout;
 }
 
 static void draw_plots(const struct canvas *canvas, const struct dashboard *dashboard,
                        const struct layout *layout)
 {
-    struct area inner[3] = {plot_inner_of_scales(dashboard, layout->scales, 0)};
+    const int abreast = layout->is_abreast; // each then has its own numbers below
+    struct area inner[3] = {plot_inner_of_scales(dashboard, layout->scales, abreast)};
     int count = 1;
     struct series series;
     if (!series_create(&series, dashboard->points, dashboard->point_count,
                        plot_columns(canvas, inner[0].w), SMOOTH_UNITS * canvas->scale))
         return; // no memory for the curves: the rest of the picture still tells
-    plot_scales(canvas, dashboard, &series, layout->scales, 0);
+    plot_scales(canvas, dashboard, &series, layout->scales, abreast);
     if (layout->has_norms) {
-        plot_norms(canvas, dashboard, &series, layout->norms, 0);
-        inner[count++] = plot_inner(layout->norms, 0);
+        plot_norms(canvas, dashboard, &series, layout->norms, abreast);
+        inner[count++] = plot_inner(layout->norms, abreast);
     }
     plot_losses(canvas, dashboard, &series, layout->losses, 1);
     inner[count++] = plot_inner(layout->losses, 1);
@@ -99,7 +138,7 @@ static void draw_plots(const struct canvas *canvas, const struct dashboard *dash
 
 static void draw_all(const struct canvas *canvas, const struct dashboard *dashboard)
 {
-    const struct layout layout = place(canvas, plot_has_norms(dashboard));
+    const struct layout layout = place(canvas, dashboard);
     draw_header(canvas, dashboard);
     draw_samples(canvas, dashboard, layout.samples);
     draw_footer(canvas, dashboard);

@@ -194,6 +194,9 @@ void draw_samples(const struct canvas *canvas, const struct dashboard *dashboard
 
 /* ---- Footer ---------------------------------------------------------------------- */
 
+// Units for the run folder's name, which more keys leave.
+#define RUN_LEAST 110.0
+
 /* Keys in small boxes, from the right; returns where they begin. */
 static double draw_keys(const struct canvas *canvas, double baseline,
                         const struct dashboard *dashboard)
@@ -203,9 +206,9 @@ static double draw_keys(const struct canvas *canvas, double baseline,
         {"q", dashboard->has_ended ? "close" : "save and quit"},
         {"e", "export grid"},
         {"l", dashboard->shows_layers ? "curves" : "layers"},
+        {"space", is_paused ? "go on" : "pause"},
         {"s", "snapshot"},
-        {"[ ] { }", "scale D, G"},
-        {"space", is_paused ? "go on" : "pause"}};
+        {"[ ] { }", "scale D, G"}};
     const size_t count = dashboard->has_ended ? 3 : sizeof(keys) / sizeof(keys[0]);
     const struct text_style key_style = {11.0, 1, INK_TEXT};
     const struct text_style word_style = {12.0, 0, INK_MUTED};
@@ -213,7 +216,7 @@ static double draw_keys(const struct canvas *canvas, double baseline,
     for (size_t i = 0; i < count; i++) {
         const double key_width = canvas_text_width(canvas, key_style, keys[i][0]) + 13.0;
         const double word_width = canvas_text_width(canvas, word_style, keys[i][1]);
-        if (x - word_width - key_width - 7.0 < MARGIN)
+        if (x - word_width - key_width - 7.0 < MARGIN + RUN_LEAST)
             break;
         x -= word_width;
         canvas_text(canvas, x, baseline, ALIGN_LEFT, word_style, keys[i][1]);

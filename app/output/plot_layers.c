@@ -234,12 +234,17 @@ static void draw_heads(const struct canvas *canvas, const struct map *map)
                         map->block_width, style, words[tensor]);
 }
 
+static double bar_width(const struct map *map)
+{
+    return fmin(BAR_WIDTH, map->panel.w * 0.25);
+}
+
 /* The ramp with three marks, at the right of the title. */
 static void draw_bar(const struct canvas *canvas, const struct map *map)
 {
     static const char *const marks[][3] = {{"16+", "8", "0"}, {"0.01 %", "1 %", "100 %"}};
     const struct text_style style = {10.5, 0, INK_FAINT};
-    const double width = fmin(BAR_WIDTH, map->panel.w * 0.25);
+    const double width = bar_width(map);
     const double right = map->panel.x + map->panel.w - PLOT_PADDING;
     const struct area bar = {right - width, map->panel.y + 13.0, width, 9.0};
     for (int i = 0; i < 48; i++) {
@@ -296,11 +301,13 @@ static void draw_axis(const struct canvas *canvas, const struct map *map, int te
 static void draw_map(const struct canvas *canvas, const struct dashboard *dashboard,
                      const struct map *map, int has_kimg)
 {
+    const double end = map->panel.w - PLOT_PADDING - bar_width(map) - 10.0;
     plot_title(canvas, map->panel,
                map->kind == MAP_HEADROOM ? "Headroom" : "Lost to the small end",
                map->kind == MAP_HEADROOM
                    ? "doublings left before f16 ends at 65504"
-                   : "share of values that are subnormal, or zero where f32 is not");
+                   : "share of values that are subnormal, or zero where f32 is not",
+               end, end);
     draw_bar(canvas, map);
     draw_key(canvas, dashboard, map);
     draw_heads(canvas, map);

@@ -2,6 +2,7 @@
 #include "app/output/plot.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "app/output/plot_marks.h"
 #include "app/output/plot_parts.h"
@@ -71,10 +72,26 @@ static void draw_last_loss(const struct canvas *canvas, const struct series *ser
     }
 }
 
+#define LEGEND_WIDTH 212.0
+
+// Which of the three each is, and what the axis leaves out.
+static const char *note_of(const struct series *series, const struct axis *axis,
+                           char note[160])
+{
+    char most[48], beyond[80] = "";
+    if (series->loss_most > axis->high)
+        snprintf(beyond, sizeof beyond, " (to %s, beyond the axis)",
+                 loss_text((float)series->loss_most, most, sizeof most));
+    snprintf(note, 160, "number: last step    line, dot: smoothed%s%s",
+             series->has_loss_band ? "    band: lowest to highest" : "",
+             series->has_loss_band ? beyond : "");
+    return note;
+}
+
 static void draw_loss_legend(const struct canvas *canvas,
                              const struct dashboard *dashboard, struct area panel)
 {
-    double x = panel.x + panel.w - PLOT_PADDING - 212.0;
+    double x = panel.x + panel.w - PLOT_PADDING - LEGEND_WIDTH;
     for (int net = 0; net < NETWORK_COUNT; net++, x += 112.0) {
         char text[48];
         const double end = plot_key(canvas, x, panel.y + 20.0, net, network_name[net]);
@@ -95,7 +112,9 @@ void plot_losses(const struct canvas *canvas, const struct dashboard *dashboard,
     const struct area inner = plot_inner(panel, has_kimg);
     const struct axis axis =
         axis_of_values(series->loss_low, series->loss_high, inner.h > 150.0 ? 6 : 4);
-    plot_title(canvas, panel, "Losses", "line: smoothed    band: lowest to highest");
+    char note[160];
+    plot_title(canvas, panel, "Losses", note_of(series, &axis, note),
+               panel.w - LEGEND_WIDTH - PLOT_PADDING, panel.w - PLOT_PADDING);
     draw_loss_legend(canvas, dashboard, panel);
     plot_frame(canvas, series, &axis, inner, has_kimg);
     plot_begin_curves(canvas, inner);

@@ -7,6 +7,7 @@
 #include "app/output/plot_parts.h"
 
 #define MARK 4.0 // height of a mark at the foot
+#define TITLE_LEAST 120.0
 
 static int is_clipped(const struct dashboard *dashboard, int net)
 {
@@ -88,12 +89,19 @@ static void draw_clips(const struct canvas *canvas, const struct series *series,
                 0.0, network_ink[net], 1.0);
 }
 
+// As wide as it is drawn, or what the title leaves of the panel.
+static double legend_x(struct area panel)
+{
+    return fmax(panel.x + panel.w - PLOT_PADDING - 212.0,
+                panel.x + PLOT_PADDING + TITLE_LEAST);
+}
+
 static void draw_norm_legend(const struct canvas *canvas,
                              const struct dashboard *dashboard, struct area panel)
 {
     const struct text_style style = {12.5, 0, INK_TEXT}, note = {12.0, 0, INK_MUTED};
     const double end = panel.x + panel.w - PLOT_PADDING;
-    const double x = fmax(end - 212.0, panel.x + PLOT_PADDING + 120.0);
+    const double x = legend_x(panel);
     int row = 0;
     for (int net = 0; net < NETWORK_COUNT; net++) {
         if (!is_clipped(dashboard, net))
@@ -122,7 +130,15 @@ void plot_norms(const struct canvas *canvas, const struct dashboard *dashboard,
 {
     const struct area inner = plot_inner(panel, has_kimg);
     const struct axis axis = axis_of_norms(dashboard, series, inner);
-    plot_title(canvas, panel, "Gradient norms", "unscaled, log2 axis");
+    const int has_two =
+        is_clipped(dashboard, NETWORK_G) && is_clipped(dashboard, NETWORK_D);
+    const double legend = legend_x(panel) - panel.x - 6.0;
+    plot_title(canvas, panel, legend < 140.0 ? "Norms" : "Gradient norms",
+               series->has_norm_band
+                   ? "unscaled, log2 axis    number: last step    line: mean    band: "
+                     "lowest to highest"
+                   : "unscaled, log2 axis    number: last step",
+               legend, has_two ? legend : panel.w - PLOT_PADDING);
     draw_norm_legend(canvas, dashboard, panel);
     plot_frame(canvas, series, &axis, inner, has_kimg);
     plot_begin_curves(canvas, inner);

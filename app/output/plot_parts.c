@@ -123,14 +123,15 @@ double plot_key(const struct canvas *canvas, double x, double y, int net,
 }
 
 void plot_title(const struct canvas *canvas, struct area panel, const char *title,
-                const char *note)
+                const char *note, double title_end, double note_end)
 {
     const struct text_style title_style = {14.0, 1, INK_TEXT};
     const struct text_style note_style = {11.0, 0, INK_FAINT};
-    const double x = panel.x + PLOT_PADDING, room = panel.w - 2.0 * PLOT_PADDING;
+    const double x = panel.x + PLOT_PADDING;
     canvas_fill_round(canvas, panel, 7.0, INK_PANEL, 1.0);
-    canvas_text_fit(canvas, x, panel.y + 21.0, room, title_style, title);
-    canvas_text_fit(canvas, x, panel.y + 38.0, room, note_style, note);
+    canvas_text_fit(canvas, x, panel.y + 21.0, title_end - PLOT_PADDING, title_style,
+                    title);
+    canvas_text_fit(canvas, x, panel.y + 38.0, note_end - PLOT_PADDING, note_style, note);
 }
 
 void plot_frame(const struct canvas *canvas, const struct series *series,

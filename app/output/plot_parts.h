@@ -39,9 +39,10 @@ void plot_ring(const struct canvas *canvas, double x, double y, int net);
 double plot_key(const struct canvas *canvas, double x, double y, int net,
                 const char *name);
 
-/* The panel with its title and a note below it. */
+/* The panel with its title and a note below it, which end that far from the panel's left: a
+ * legend may stand beside them. */
 void plot_title(const struct canvas *canvas, struct area panel, const char *title,
-                const char *note);
+                const char *note, double title_end, double note_end);
 /* Both axes, and a friendly word while there is nothing to show. */
 void plot_frame(const struct canvas *canvas, const struct series *series,
                 const struct axis *y_axis, struct area inner, int has_kimg);

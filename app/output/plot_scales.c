@@ -209,7 +209,8 @@ void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
     const float now = dashboard->scale[NETWORK_G];
     const struct axis axis = axis_of_scales(series->scale_low, series->scale_high,
                                             now > 0.0f ? log2((double)now) : (double)NAN);
-    plot_title(canvas, panel, "Loss scale", "log2 axis");
+    const double legend = place_legend(dashboard, panel).x - panel.x - 6.0;
+    plot_title(canvas, panel, "Loss scale", "log2 axis", legend, legend);
     draw_scale_legend(canvas, dashboard, panel);
     plot_mark_key(canvas, dashboard, panel.x + PLOT_PADDING,
                   panel.y + 20.0 + count * 18.0, panel.x + panel.w - PLOT_PADDING);

@@ -1,14 +1,16 @@
 /* series.c - from steps to pixel columns.
  *
- * The range of the losses leaves out the wildest columns (2 % at each end), so that one
- * spike at the start does not flatten a day of training, but always holds the smoothed
- * lines, so that a loss that runs away is seen. */
+ * The range of the losses holds all of them, unless the wildest columns (2 % at each end)
+ * make it WIDEST times as wide as it would be without them: one spike at the start must not
+ * flatten a day of training. It always holds the smoothed lines, so that a loss that runs
+ * away is seen. */
 #include "app/output/series.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #define OUTLIERS 0.02
+#define WIDEST 2.5
 
 int series_column(const struct series *series, double kimg)
 {
@@ -158,10 +160,12 @@ static void find_ranges(struct series *series, double *lows, double *highs)
     size_t n = 0;
     series->scale_low = series->scale_high = NAN;
     series->norm_low = series->norm_high = NAN;
-    series->loss_low = series->loss_high = NAN;
+    series->loss_low = series->loss_high = series->loss_most = NAN;
     for (int c = 0; c < series->column_count; c++) {
         for (int net = 0; net < SCALE_COUNT; net++) {
             const struct column_of_network *column = &series->columns[c].of[net];
+            series->has_norm_band |= column->norm_max > column->norm_min;
+            series->has_loss_band |= column->loss_max > column->loss_min;
             if (column->norm_count > 0) {
                 widen(&series->norm_low, &series->norm_high, log2(column->norm_min));
                 widen(&series->norm_low, &series->norm_high, log2(column->norm_max));
@@ -184,6 +188,13 @@ static void find_ranges(struct series *series, double *lows, double *highs)
     const size_t cut = (size_t)(OUTLIERS * (double)n);
     widen(&series->loss_low, &series->loss_high, lows[cut]);
     widen(&series->loss_low, &series->loss_high, highs[n - 1 - cut]);
+    series->loss_most = highs[n - 1];
+    const double range = series->loss_high - series->loss_low;
+    if (fmax(highs[n - 1], series->loss_high) - fmin(lows[0], series->loss_low) <=
+        WIDEST * range) {
+        widen(&series->loss_low, &series->loss_high, lows[0]);
+        widen(&series->loss_low, &series->loss_high, highs[n - 1]);
+    }
 }
 
 int series_create(struct series *series, const struct history_point *points, size_t count,

@@ -44,6 +44,8 @@ struct series {
         scale_high;             // log2 of the smallest and the largest scale; NaN if none
     double norm_low, norm_high; // log2 of the norms; NaN if none
     double loss_low, loss_high; // what is worth showing of the losses; NaN if none
+    double loss_most;           // the largest of all
+    int has_loss_band, has_norm_band; // columns in which they differ
 };
 
 /* Reduces `points` to `column_count` columns; losses are smoothed with an exponential

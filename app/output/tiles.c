@@ -1,9 +1,12 @@
 /* tiles.c - scales u8 tiles into xRGB pixels. */
 #include "app/output/tiles.h"
 
+#include <math.h>
 #include <string.h>
 
 #define UNDER 0x16 // the panel below transparent pixels
+#define SHARP 3.0  // factors from here on are whole
+#define FULL 0.85  // of the room that a smaller whole factor must fill
 
 static int at_least(int value, int least)
 {
@@ -17,13 +20,18 @@ struct tiles_layout tiles_fit(const struct dashboard *dashboard, int side_w, int
     // The widest tile that the width allows, then the widest that the height allows.
     const int by_width = at_least((side_w - gap * (columns - 1)) / columns, 1);
     const int by_height = at_least((side_h - gap * (rows - 1)) / rows, 1);
-    const double across = (double)by_width / dashboard->tile_w;
-    const double down = (double)by_height / dashboard->tile_h;
-    struct tiles_layout layout = {.tile_w = by_width, .tile_h = by_height, .gap = gap};
-    if (across < down)
-        layout.tile_h = at_least((int)(across * dashboard->tile_h + 0.5), 1);
-    else
-        layout.tile_w = at_least((int)(down * dashboard->tile_w + 0.5), 1);
+    const double factor =
+        fmin((double)by_width / dashboard->tile_w, (double)by_height / dashboard->tile_h);
+    const double whole = floor(factor);
+    struct tiles_layout layout = {.gap = gap};
+    layout.is_smooth = factor > 1.0 && factor < SHARP && whole < FULL * factor;
+    const double used = factor < 1.0 || layout.is_smooth ? factor : whole;
+    layout.tile_w = at_least((int)(used * dashboard->tile_w + 0.5), 1);
+    layout.tile_h = at_least((int)(used * dashboard->tile_h + 0.5), 1);
+    if (layout.tile_w > by_width) // by rounding
+        layout.tile_w = by_width;
+    if (layout.tile_h > by_height)
+        layout.tile_h = by_height;
     layout.width = columns * layout.tile_w + (columns - 1) * gap;
     layout.height = rows * layout.tile_h + (rows - 1) * gap;
     return layout;
@@ -59,6 +67,50 @@ static uint32_t block_color(const uint8_t *tile, int tile_w, int channels, const
     return r / whole << 16 | g / whole << 8 | b / whole;
 }
 
+/* The two source pixels that pixel `i` of `n` lies between, and how far it is towards the
+ * second. */
+struct between {
+    int first, second;
+    double part;
+};
+
+static struct between between_pixels(int i, int n, int source)
+{
+    const double place = fmax(0.0, (i + 0.5) * source / n - 0.5);
+    const int first = (int)place < source - 1 ? (int)place : source - 1;
+    return (struct between){first, first + 1 < source ? first + 1 : first, place - first};
+}
+
+static uint32_t pixel_color(const struct dashboard *dashboard, const uint8_t *tile, int x,
+                            int y)
+{
+    return block_color(tile, dashboard->tile_w, dashboard->tile_channels,
+                       (const int[2]){x, x + 1}, (const int[2]){y, y + 1});
+}
+
+static uint32_t mix(uint32_t a, uint32_t b, double part)
+{
+    uint32_t mixed = 0;
+    for (int shift = 0; shift < 24; shift += 8) {
+        const double from = a >> shift & 255, to = b >> shift & 255;
+        mixed |= (uint32_t)(from + (to - from) * part + 0.5) << shift;
+    }
+    return mixed;
+}
+
+static uint32_t smooth_color(const struct dashboard *dashboard,
+                             const struct tiles_layout *layout, const uint8_t *tile,
+                             int x, int y)
+{
+    const struct between across = between_pixels(x, layout->tile_w, dashboard->tile_w);
+    const struct between down = between_pixels(y, layout->tile_h, dashboard->tile_h);
+    return mix(mix(pixel_color(dashboard, tile, across.first, down.first),
+                   pixel_color(dashboard, tile, across.second, down.first), across.part),
+               mix(pixel_color(dashboard, tile, across.first, down.second),
+                   pixel_color(dashboard, tile, across.second, down.second), across.part),
+               down.part);
+}
+
 static void paint_tile(const struct dashboard *dashboard,
                        const struct tiles_layout *layout, const uint8_t *tile,
                        uint32_t *pixels, int width, int height, int stride, int left,
@@ -72,12 +124,17 @@ static void paint_tile(const struct dashboard *dashboard,
             (uint32_t *)(void *)((char *)pixels + (ptrdiff_t)(top + y) * stride) + left;
         const int row_before = rows[0];
         source_range(y, layout->tile_h, dashboard->tile_h, &rows[0], &rows[1]);
-        if (before && rows[0] == row_before && layout->tile_h >= dashboard->tile_h) {
+        if (before && rows[0] == row_before && !layout->is_smooth &&
+            layout->tile_h >= dashboard->tile_h) {
             memcpy(line, before, (size_t)shown * sizeof(*line)); // an enlarged row again
             continue;
         }
         for (int x = 0; x < shown; x++) {
             int columns[2];
+            if (layout->is_smooth) {
+                line[x] = smooth_color(dashboard, layout, tile, x, y);
+                continue;
+            }
             source_range(x, layout->tile_w, dashboard->tile_w, &columns[0], &columns[1]);
             line[x] = block_color(tile, dashboard->tile_w, dashboard->tile_channels,
                                   columns, rows);

@@ -2,8 +2,10 @@
  * Flow:  dashboard tiles -> [tiles_paint] -> the left part of the picture.
  * Owns:  nothing. Free of cairo.
  *
- * Whole pixels only: every tile is the same size and sharp. Enlarging repeats pixels
- * (nearest neighbour), shrinking averages them, alpha lies over the panel's colour. */
+ * Every tile has the same size in whole pixels. Enlarging repeats each pixel a whole number of
+ * times; where that would leave much of the room empty, and the factor is below 3, it
+ * interpolates instead: pixels of two widths would lay a pattern over the picture. Shrinking
+ * averages. Alpha lies over the panel's colour. */
 #ifndef APP_OUTPUT_TILES_H
 #define APP_OUTPUT_TILES_H
 
@@ -11,12 +13,12 @@
 
 struct tiles_layout {
     int tile_w, tile_h; // on the screen
+    int is_smooth;      // interpolated
     int gap;
     int width, height; // of the whole grid
 };
 
-/* The largest grid that fits into side_w x side_h pixels with `gap` pixels between tiles.
- */
+/* The largest such grid in side_w x side_h pixels with `gap` pixels between tiles. */
 struct tiles_layout tiles_fit(const struct dashboard *dashboard, int side_w, int side_h,
                               int gap);
 /* Paints the grid at (left, top) of xRGB pixels, never outside width x height. */

@@ -38,18 +38,30 @@ struct window {
     volatile sig_atomic_t is_lost; // the display has gone away
 };
 
-/* 1280x720, or less where the desktop is smaller. */
+void window_size(int usable_w, int usable_h, int *width, int *height)
+{
+    *width = DASHBOARD_WIDTH;
+    *height = DASHBOARD_HEIGHT;
+    if (usable_w < 1 || usable_h < 1)
+        return;
+    if (usable_w * 3 / 4 > *width && usable_h * 3 / 4 > *height) {
+        // A 16:9 picture in three quarters of both.
+        const int by_height = usable_h * 3 / 4 * 16 / 9, by_width = usable_w * 3 / 4;
+        *width = by_width < by_height ? by_width : by_height;
+        *height = *width * 9 / 16;
+    }
+    if (usable_w * 19 / 20 < *width)
+        *width = usable_w * 19 / 20;
+    if (usable_h * 19 / 20 < *height)
+        *height = usable_h * 19 / 20;
+}
+
 static void choose_size(int *width, int *height)
 {
     SDL_Rect usable;
-    *width = DASHBOARD_WIDTH;
-    *height = DASHBOARD_HEIGHT;
     if (SDL_GetDisplayUsableBounds(0, &usable) != 0)
-        return;
-    if (usable.w * 9 / 10 < *width)
-        *width = usable.w * 9 / 10;
-    if (usable.h * 9 / 10 < *height)
-        *height = usable.h * 9 / 10;
+        usable.w = usable.h = 0;
+    window_size(usable.w, usable.h, width, height);
 }
 
 static int make_window(struct window *window, const char *title)

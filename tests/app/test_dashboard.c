@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "app/output/bench_picture.h"
 #include "tests/support/support.h"
 
 #define COLOR_G 0x40b8fau
@@ -138,6 +139,20 @@ static uint8_t *add_tiles(struct dashboard *dashboard, int columns, int rows, in
     dashboard->tiles = tiles;
     dashboard->tiles_kimg = 48.0;
     return tiles;
+}
+
+static long count_color_in_png(const char *path, uint32_t color)
+{
+    png_image image = {.version = PNG_IMAGE_VERSION};
+    assert_true(png_image_begin_read_from_file(&image, path));
+    image.format = PNG_FORMAT_RGB;
+    uint8_t *rgb = malloc(PNG_IMAGE_SIZE(image));
+    assert_true(png_image_finish_read(&image, NULL, rgb, 0, NULL));
+    long count = 0;
+    for (size_t i = 0; i < PNG_IMAGE_SIZE(image); i += 3)
+        count += (uint32_t)(rgb[i] << 16 | rgb[i + 1] << 8 | rgb[i + 2]) == color;
+    free(rgb);
+    return count;
 }
 
 static void test_both_curves_are_drawn_in_their_colours(void **state)
@@ -471,9 +486,10 @@ static void test_samples_keep_their_colours_at_every_scale_and_channel_count(voi
             uint8_t *tiles = add_tiles(&dashboard, 4, 4, side, channels);
             struct frame frame = frame_create(1280, 720);
             draw(&dashboard, &frame);
-            // 16 tiles of nearly 140x140 pixels.
+            // 16 tiles of nearly 140x140 pixels, or of a whole factor.
+            const int least = side < 130 ? 130 / side * side : 130;
             const long count = count_color(&frame, expected[channels]);
-            if (count < 16 * 130 * 130)
+            if (count < 16L * least * least)
                 fail_msg("%d channels of %d pixels: %ld pixels have the colour", channels,
                          side, count);
             free(frame.pixels);
@@ -513,16 +529,63 @@ static void test_a_grid_that_is_not_square_keeps_its_shape(void **state)
     draw(&dashboard, &frame);
     int left = 1280, right = 0, top = 720, bottom = 0;
     for (int y = 0; y < 720; y++)
-        for (int x = 0; x < 600; x++)
+        for (int x = 0; x < 1280; x++)
             if (at(&frame, x, y) == 0xc9c9c9) {
                 left = x < left ? x : left;
                 right = x > right ? x : right;
                 top = y < top ? y : top;
                 bottom = y > bottom ? y : bottom;
             }
-    assert_true(abs((right - left) - 3 * (bottom - top)) < 12);
+    assert_true(abs((right - left) - 3 * (bottom - top)) < 16);
+    assert_true(right - left >
+                600); // more than half of the width, for there is no height
     free(frame.pixels);
     free(tiles);
+}
+
+static void test_a_wide_grid_leaves_its_plots_room(void **state)
+{
+    (void)state;
+    struct history_point *points = make_points(3000);
+    struct dashboard dashboard = make_dashboard(points, 3000);
+    uint8_t *tiles = add_tiles(&dashboard, 16, 4, 28, 1);
+    struct frame frame = frame_create(1280, 720), over = frame_create(1280, 720);
+    draw(&dashboard, &frame);
+    assert_true(count_color(&frame, 0xc9c9c9) >= 64 * 56 * 56); // each twice as large
+    assert_true(count_color(&frame, COLOR_G) > 600);
+    assert_true(count_color(&frame, COLOR_D) > 500);
+    // The pointer reads either plot; they stand side by side.
+    for (int x = 400; x <= 1000; x += 600) {
+        dashboard.hover_x = x;
+        dashboard.hover_y = 550;
+        draw(&dashboard, &over);
+        assert_true(count_changes(&frame, &over) > 8000);
+    }
+    free(frame.pixels);
+    free(over.pixels);
+    free(tiles);
+    free(points);
+}
+
+static void test_a_run_that_diverged_stands_out_in_the_bench_picture(void **state)
+{
+    (void)state;
+    struct history_point *points = make_points(500);
+    struct dashboard runs[2] = {make_dashboard(points, 500), make_dashboard(points, 500)};
+    char folder[512], path[600];
+    long red[2];
+    snprintf(folder, sizeof(folder), "%s", make_folder("bench_picture"));
+    snprintf(path, sizeof(path), "%s/bench.png", folder);
+    for (int i = 0; i < 2; i++) {
+        if (i == 1)
+            strcpy(runs[1].state, "diverged");
+        assert_int_equal(bench_picture_write("a title", runs, 2, path), STATUS_OK);
+        red[i] = count_color_in_png(path, COLOR_BAD);
+    }
+    assert_int_equal(red[0], 0);
+    assert_true(red[1] > 2 * (480 + 250)); // a frame around its panel
+    remove_folder(folder);
+    free(points);
 }
 
 static void test_keys_and_notices_stand_in_the_footer(void **state)
@@ -611,6 +674,8 @@ int main(void)
         cmocka_unit_test(test_a_rollback_is_a_line_in_curves_and_layers),
         cmocka_unit_test(test_the_pointer_near_a_mark_reads_its_note),
         cmocka_unit_test(test_the_read_out_appears_over_the_plots_only),
+        cmocka_unit_test(test_a_wide_grid_leaves_its_plots_room),
+        cmocka_unit_test(test_a_run_that_diverged_stands_out_in_the_bench_picture),
         cmocka_unit_test(
             test_samples_keep_their_colours_at_every_scale_and_channel_count),
         cmocka_unit_test(test_enlarged_samples_have_sharp_pixels),

@@ -298,6 +298,68 @@ static int right_end(struct paper *paper)
     return -1;
 }
 
+static double luminance(uint32_t color)
+{
+    static const double weights[] = {0.2126, 0.7152, 0.0722}; // WCAG 2
+    double sum = 0.0;
+    for (int i = 0; i < 3; i++) {
+        const double part = (color >> (16 - 8 * i) & 255) / 255.0;
+        sum += weights[i] *
+               (part <= 0.04045 ? part / 12.92 : pow((part + 0.055) / 1.055, 2.4));
+    }
+    return sum;
+}
+
+static void test_words_can_be_read_on_every_ground(void **state)
+{
+    (void)state;
+    static const enum ink words[] = {INK_TEXT,   INK_MUTED, INK_FAINT, INK_G,  INK_D,
+                                     INK_D_FAKE, INK_GOOD,  INK_WAIT,  INK_BAD};
+    static const enum ink grounds[] = {INK_BACKGROUND, INK_PANEL, INK_RAISED};
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+        for (size_t g = 0; g < sizeof grounds / sizeof *grounds; g++) {
+            const double ratio = (luminance(ink_color(words[w])) + 0.05) /
+                                 (luminance(ink_color(grounds[g])) + 0.05);
+            if (ratio < 4.5)
+                fail_msg("ink %d on %d: %.2f:1, at least 4.5:1 is wanted", words[w],
+                         grounds[g], ratio);
+        }
+}
+
+// What is drawn for `path` in `room` units is `shown`, or nothing for NULL.
+static void expect_path(struct paper *paper, const char *path, double room,
+                        const char *shown)
+{
+    const struct text_style style = {14.0, 0, INK_TEXT};
+    static uint32_t drawn[WIDTH * HEIGHT];
+    for (int i = 0; i < 2; i++) {
+        cairo_set_source_rgb(paper->canvas.cairo, 0, 0, 0);
+        cairo_paint(paper->canvas.cairo);
+        if (i == 0)
+            canvas_path_fit(&paper->canvas, 5.0, 30.0, room, style, path);
+        else if (shown)
+            canvas_text(&paper->canvas, 5.0, 30.0, ALIGN_LEFT, style, shown);
+        pixel(paper, 0, 0);
+        if (i == 0)
+            memcpy(drawn, paper->pixels, sizeof(drawn));
+    }
+    if (memcmp(drawn, paper->pixels, sizeof(drawn)) != 0)
+        fail_msg("%s in %.1f units is not shown as %s", path, room, shown);
+}
+
+static void test_a_path_loses_its_folders_then_its_middle(void **state)
+{
+    struct paper *paper = *state;
+    const struct text_style style = {14.0, 0, INK_TEXT};
+    static const char path[] = "runs/00003-fashion-b64";
+    static const char *const shown[] = {path, "\xe2\x80\xa6/00003-fashion-b64",
+                                        "00003-fashion-b64", "00003\xe2\x80\xa6-b64"};
+    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+        expect_path(paper, path,
+                    canvas_text_width(&paper->canvas, style, shown[i]) + 0.01, shown[i]);
+    expect_path(paper, path, 40.0, NULL); // a few letters are no name
+}
+
 static void test_text_stays_within_its_room(void **state)
 {
     struct paper *paper = *state;
@@ -369,6 +431,9 @@ int main(void)
             test_norms_have_their_limit_and_a_mark_where_they_were_clipped, setup,
             teardown),
         cmocka_unit_test_setup_teardown(test_losses_break_off_where_they_are_not_numbers,
+                                        setup, teardown),
+        cmocka_unit_test(test_words_can_be_read_on_every_ground),
+        cmocka_unit_test_setup_teardown(test_a_path_loses_its_folders_then_its_middle,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_text_stays_within_its_room, setup, teardown),
         cmocka_unit_test_setup_teardown(

@@ -135,6 +135,17 @@ static void test_a_spike_does_not_flatten_the_losses_but_a_run_away_is_seen(void
     points[1].loss[NETWORK_G] = 500.0f;
     assert_int_equal(series_create(&series, points, N, N, 7.0), 1);
     assert_true(series.loss_high < 100.0);
+    assert_true(series.loss_most == 500.0);
+    series_release(&series);
+    assert_int_equal(series_create(&series, points, N, 2 * N, 7.0), 1);
+    assert_int_equal(series.has_loss_band, 0); // no two steps in a column
+    series_release(&series);
+    assert_int_equal(series_create(&series, points, N, N / 10, 7.0), 1);
+    assert_int_equal(series.has_loss_band, 1);
+    series_release(&series);
+    points[1].loss[NETWORK_G] = 1.5f; // no spike: the axis holds the whole band
+    assert_int_equal(series_create(&series, points, N, N, 7.0), 1);
+    assert_true(series.loss_high == 1.5);
     series_release(&series);
 
     points[1].loss[NETWORK_G] = 1.0f;

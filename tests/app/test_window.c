@@ -506,6 +506,25 @@ static void expect_no_window(const char *word)
     monitor_destroy(monitor);
 }
 
+static void test_a_window_opens_with_a_share_of_its_display(void **state)
+{
+    (void)state;
+    static const int rows[][4] = {
+        {0, 0, 1280, 720},        // not known
+        {3840, 2160, 2880, 1620}, // 4K
+        {1920, 1080, 1440, 810},  // HD
+        {5120, 1440, 1920, 1080}, // very wide
+        {1366, 728, 1280, 691},   // a small laptop, with a panel
+        {1024, 768, 972, 720},    {640, 480, 608, 456},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int width, height;
+        window_size(rows[i][0], rows[i][1], &width, &height);
+        if (width != rows[i][2] || height != rows[i][3])
+            fail_msg("%dx%d: %dx%d", rows[i][0], rows[i][1], width, height);
+    }
+}
+
 static void test_without_a_display_no_window_opens(void **state)
 {
     (void)state;
@@ -609,6 +628,7 @@ static void test_a_driver_named_by_the_user_opens_even_without_a_screen(void **s
 int main(void)
 {
     const struct CMUnitTest without_screen[] = {
+        cmocka_unit_test(test_a_window_opens_with_a_share_of_its_display),
         cmocka_unit_test(test_without_a_display_no_window_opens),
         cmocka_unit_test(test_a_dead_display_is_named),
         cmocka_unit_test(test_a_driver_that_does_not_exist_is_named),
