@@ -37,7 +37,7 @@ struct layout {
 };
 
 // Units from which on there is room for it.
-#define NORMS_LEAST 380.0   // of height, for a third plot
+#define NORMS_LEAST 460.0   // of height, for a third plot
 #define ABREAST_LEAST 330.0 // of width, for a plot beside others
 #define SAMPLES_LEAST 170.0 // of width, for the caption below samples
 #define STRIP_SHAPE 1.9     // width by height of a grid that stands above the plots

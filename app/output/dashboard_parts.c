@@ -69,7 +69,10 @@ static void fill_cells(const struct dashboard *dashboard, struct cell *cells)
     else
         snprintf(cells[1].value, sizeof(cells[1].value), "\xe2\x80\x93");
     cells[2] = (struct cell){"ETA", "", 92.0};
-    duration_text(dashboard->eta_sec, cells[2].value, sizeof(cells[2].value));
+    if (dashboard->has_ended)
+        snprintf(cells[2].value, sizeof(cells[2].value), "\xe2\x80\x93");
+    else
+        duration_text(dashboard->eta_sec, cells[2].value, sizeof(cells[2].value));
     cells[3] = (struct cell){"elapsed", "", 92.0};
     duration_text(dashboard->elapsed_sec, cells[3].value, sizeof(cells[3].value));
     cells[4] = (struct cell){"step", "", 78.0};

@@ -416,7 +416,7 @@ static void test_what_cannot_be_measured_is_told_in_one_sentence(void **state)
         {2, "--recompute: bench precision compares all", "precision --no-recompute"},
         {2, "--resume: bench scaler begins runs of its own", "scaler --resume x"},
         {2, "--dry-run: bench precision begins runs of its own", "precision -n"},
-        {2, "--gpus: bench scaler measures one device, and 2 are", "scaler --gpus 2"},
+        {2, "--gpus: bench scaler measures one device, and 2 were", "scaler --gpus 2"},
         {2, "--set-at: in bench layers all settings stay", "layers --set-at 1:g.lr=1e-4"},
         {2, "--on-overflow-storm: bench scaler mends no run, and this is fp32-layer",
          "scaler --on-overflow-storm fp32-layer"},
