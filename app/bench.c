@@ -365,6 +365,12 @@ double bench_median(double *values, int count)
     return values[count / 2];
 }
 
+struct bench_spread bench_spread(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return (struct bench_spread){values[count / 4], values[count - 1 - count / 4]};
+}
+
 json_t *bench_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

@@ -55,6 +55,13 @@ json_t *bench_settings_json(const struct bench *bench);
 /* The middle one of `values`, which are sorted by it; of an even count the upper. */
 double bench_median(double *values, int count);
 
+/* What a quarter of `values` lies below, and what a quarter lies above: how far apart the
+ * middle half of them is. Sorts them. */
+struct bench_spread {
+    double low, high;
+};
+struct bench_spread bench_spread(double *values, int count);
+
 /* A number, or null where it is not finite. */
 json_t *bench_number(double value);
 

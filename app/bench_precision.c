@@ -24,8 +24,10 @@ struct mode {
     int is_measured;
     char reason[512]; // why it is not; "" where Ctrl-C came before
     double images_per_sec, step_sec;
+    struct bench_spread speed; // of images_per_sec, over the rounds
     // Of one that recomputes: shares of what the same precision without keeps and takes.
     double memory_saved, time_added;
+    struct bench_spread added;         // of time_added
     int steps;                         // that were timed
     size_t activations[NETWORK_COUNT]; // bytes, with their gradients
     size_t kept;                       // of them, from the forward pass to the backward
@@ -118,7 +120,10 @@ static void keep_times(struct mode *mode, const struct config *config, int steps
     mode->is_measured = 1;
     mode->steps = ROUNDS * steps;
     mode->step_sec = bench_median(round, ROUNDS) / steps;
-    mode->images_per_sec = (double)config_step_images(config) / mode->step_sec;
+    double images = (double)config_step_images(config) * steps;
+    mode->images_per_sec = images / steps / mode->step_sec;
+    struct bench_spread seconds = bench_spread(round, ROUNDS);
+    mode->speed = (struct bench_spread){images / seconds.high, images / seconds.low};
 }
 
 // Two runs, and their modes, in turns.
@@ -141,6 +146,7 @@ static enum status time_rounds(struct bench *bench, struct trainer *trainer,
     for (int run = 0; run < 2; run++)
         keep_times(&mode[run], &trainer[run].config, steps, round[run]);
     mode[1].time_added = bench_median(added, ROUNDS);
+    mode[1].added = bench_spread(added, ROUNDS);
     mode[1].memory_saved = 1.0 - (double)mode[1].kept / (double)mode[0].kept;
     return STATUS_OK;
 }
@@ -198,8 +204,9 @@ static enum status measure_runs(struct comparison *comparison, struct mode *mode
     TRY(time_rounds(comparison->bench, trainer, mode));
     for (int run = 0; run < 2; run++)
         if (mode[run].is_measured)
-            bench_say(comparison->bench, "%-14s %.1f images/s",
-                      mode_name(&mode[run], name), mode[run].images_per_sec);
+            bench_say(comparison->bench, "%-14s %.1f images/s (%.1f to %.1f)",
+                      mode_name(&mode[run], name), mode[run].images_per_sec,
+                      mode[run].speed.low, mode[run].speed.high);
     return STATUS_OK;
 }
 
@@ -230,21 +237,25 @@ static double megabytes(size_t bytes)
 
 static void print_mode(const struct mode *mode, const struct mode *base)
 {
-    printf(" %9.1f %7.2fx %8.3f %14.2f %7.0f%% %13.2f", mode->images_per_sec,
+    char speed[40];
+    snprintf(speed, sizeof speed, "%.1f-%.1f", mode->speed.low, mode->speed.high);
+    printf(" %9.1f %17s %7.2fx %8.3f %14.2f %7.0f%% %13.2f", mode->images_per_sec, speed,
            mode->images_per_sec / base->images_per_sec, mode->step_sec * 1e3,
            megabytes(activation_bytes(mode)),
            100.0 * (double)activation_bytes(mode) / (double)activation_bytes(base),
            megabytes(mode->device_bytes));
     if (mode->recomputes)
-        printf(" %5.1f%% %+6.1f%%", 100.0 * mode->memory_saved, 100.0 * mode->time_added);
+        printf(" %5.1f%% %+6.1f%% (%+.1f to %+.1f)", 100.0 * mode->memory_saved,
+               100.0 * mode->time_added, 100.0 * mode->added.low,
+               100.0 * mode->added.high);
     printf("\n");
 }
 
 static void print_table(const struct comparison *comparison)
 {
-    printf("%-14s %9s %8s %8s %14s %8s %13s %6s %7s\n", "precision", "images/s",
-           "of fp32", "ms/step", "activations MB", "of fp32", "all memory MB", "saved",
-           "added");
+    printf("%-14s %9s %17s %8s %8s %14s %8s %13s %6s %7s\n", "precision", "images/s",
+           "middle half", "of fp32", "ms/step", "activations MB", "of fp32",
+           "all memory MB", "saved", "added");
     for (int i = 0; i < MODE_COUNT; i++) {
         const struct mode *mode = &comparison->mode[i];
         char name[MODE_NAME];
@@ -256,9 +267,20 @@ static void print_table(const struct comparison *comparison)
                    mode->reason[0] ? mode->reason : "stopped before");
     }
     printf(
-        "activations: with their gradients; saved: of those kept for the backward pass, "
-        "against the\nsame precision without --recompute; added: time, the median of "
-        "rounds in turns\n");
+        "images/s: the median of %d rounds; middle half: of these rounds, so that a busy "
+        "machine\nis seen; activations: with their gradients; saved: of those kept for "
+        "the "
+        "backward pass,\nagainst the same precision without --recompute; added: time, "
+        "the "
+        "median of rounds in\nturns, and the middle half of them. Differences within "
+        "that "
+        "are noise.\n",
+        ROUNDS);
+}
+
+static json_t *spread_json(const struct bench_spread *spread)
+{
+    return json_pack("[o, o]", bench_number(spread->low), bench_number(spread->high));
 }
 
 static json_t *mode_json(const struct mode *mode)
@@ -280,7 +302,9 @@ static json_t *mode_json(const struct mode *mode)
                   (json_int_t)mode->kept, "device_bytes", (json_int_t)mode->device_bytes);
     CHECK(numbers && json_object_update(object, numbers) == 0, "a row of JSON");
     json_decref(numbers);
+    json_object_set_new(object, "images_per_sec_quartiles", spread_json(&mode->speed));
     if (mode->recomputes) {
+        json_object_set_new(object, "time_added_quartiles", spread_json(&mode->added));
         json_object_set_new(object, "memory_saved", bench_number(mode->memory_saved));
         json_object_set_new(object, "time_added", bench_number(mode->time_added));
     }

@@ -305,6 +305,20 @@ static json_t *precisions(char *text, size_t bytes, const char *settings)
     return results();
 }
 
+// The quartiles of `key` are there, and what is told of it lies between them.
+static void assert_has_spread(const json_t *mode, const char *key)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s_quartiles", key);
+    const json_t *spread = json_object_get(mode, name);
+    assert_int_equal(json_array_size(spread), 2);
+    double low = json_number_value(json_array_get(spread, 0));
+    double high = json_number_value(json_array_get(spread, 1));
+    double middle = mode_number(mode, key), slack = 1e-6 * fabs(middle);
+    if (!(low <= middle + slack && middle <= high + slack && low < high))
+        fail_msg("%s: %g is not from %g to %g", key, middle, low, high);
+}
+
 static void test_half_precision_halves_the_activations(void **state)
 {
     (void)state;
@@ -322,6 +336,7 @@ static void test_half_precision_halves_the_activations(void **state)
         assert_non_null(strstr(text, names[i / 2]));
         assert_true(json_is_true(json_object_get(mode, "measured")));
         assert_true(mode_number(mode, "images_per_sec") > 0.0);
+        assert_has_spread(mode, "images_per_sec");
         assert_true(
             fabs(mode_number(mode, "images_per_sec") * mode_number(mode, "step_ms") -
                  16e3) < 1.0); // a batch a step
@@ -352,6 +367,7 @@ static void test_recomputing_is_a_row_of_its_own_with_what_it_saves_and_adds(voi
         assert_true(activations(with) < activations(without) && kept < activations(with));
         double added = mode_number(with, "time_added");
         assert_true(json_is_real(json_object_get(with, "time_added")));
+        assert_has_spread(with, "time_added");
         assert_true(added > -0.9 &&
                     added < 9.0); // a share, whatever else the machine does
     }
