@@ -5,21 +5,30 @@
 #include "app/output/progress.h"
 #include "app/rehearsal.h"
 
-#define SURE_SEC 2.0 // of a step: what warms up is little beside it
+#define SURE_SEC 0.5 // of a step: what warms up is little beside it
 
-static void check_nothing(struct trainer *trainer, int network, void *context)
+// When the passes of each network had ended.
+struct ends {
+    double of[NETWORK_COUNT];
+};
+
+static void note_end(struct trainer *trainer, int network, void *context)
 {
-    (void)trainer, (void)network, (void)context;
+    struct ends *ends = context;
+    trainer->device->ops->memory.wait(trainer->device);
+    ends->of[network] = now_seconds();
 }
 
+// Of a whole step: one of D's turns is like the others.
 static double time_rehearsal(struct rehearsal *rehearsal)
 {
-    struct device *device = rehearsal->trainer->device;
-    device->ops->memory.wait(device);
+    struct trainer *trainer = rehearsal->trainer;
+    struct ends ends;
+    trainer->device->ops->memory.wait(trainer->device);
     double started = now_seconds();
-    rehearsal_take(rehearsal, check_nothing, NULL);
-    device->ops->memory.wait(device);
-    return now_seconds() - started;
+    rehearsal_take(rehearsal, 1, note_end, &ends);
+    return trainer->config.n_dis * (ends.of[NETWORK_D] - started) + ends.of[NETWORK_G] -
+           ends.of[NETWORK_D];
 }
 
 double forecast_rest(const struct trainer *trainer, double sec_per_image)
@@ -32,6 +41,9 @@ enum status forecast(struct trainer *trainer, double *sec_per_image)
 {
     struct rehearsal rehearsal;
     double images = (double)config_step_images(&trainer->config);
+    *sec_per_image = 0.0;
+    if (forecast_rest(trainer, 1.0) == 0.0)
+        return STATUS_OK;
     enum status status = rehearsal_open(&rehearsal, trainer);
     if (status != STATUS_OK) {
         rehearsal_close(&rehearsal);

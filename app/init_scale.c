@@ -267,7 +267,7 @@ static void rehearse(struct search *search)
     for (int i = 0; i < search->count; i++)
         write_scale(&search->target[i], ldexpf(1.0f, search->target[i].tried));
     trainer->look.is_on = 1;
-    rehearsal_take(&search->rehearsal, check, search);
+    rehearsal_take(&search->rehearsal, trainer->config.n_dis, check, search);
     trainer->look.is_on = 0;
     read_headrooms(search, rooms);
     for (int i = 0; i < search->count; i++)

@@ -41,13 +41,13 @@ enum status rehearsal_open(struct rehearsal *rehearsal, struct trainer *trainer)
     return STATUS_OK;
 }
 
-void rehearsal_take(struct rehearsal *rehearsal,
+void rehearsal_take(struct rehearsal *rehearsal, int turns,
                     void (*check)(struct trainer *trainer, int network, void *context),
                     void *context)
 {
     struct trainer *trainer = rehearsal->trainer;
     const struct memory_ops *memory = &trainer->device->ops->memory;
-    train_rehearse(trainer, check, context);
+    train_rehearse(trainer, turns, check, context);
     memory->copy(trainer->device, trainer->feed.draw, rehearsal->draw,
                  sizeof *rehearsal->draw);
     for (int network = 0; network < NETWORK_COUNT; network++)

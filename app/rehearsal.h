@@ -25,7 +25,7 @@ struct rehearsal {
 enum status rehearsal_open(struct rehearsal *rehearsal, struct trainer *trainer);
 
 /* As train_rehearse(); then all is as before it. */
-void rehearsal_take(struct rehearsal *rehearsal,
+void rehearsal_take(struct rehearsal *rehearsal, int turns,
                     void (*check)(struct trainer *trainer, int network, void *context),
                     void *context);
 

@@ -212,11 +212,11 @@ static void whole_step(void *argument)
                     0); // the one rule for both has written it only now
 }
 
-void train_rehearse(struct trainer *trainer,
+void train_rehearse(struct trainer *trainer, int turns,
                     void (*check)(struct trainer *trainer, int network, void *context),
                     void *context)
 {
-    for (int turn = 0; turn < trainer->config.n_dis; turn++) {
+    for (int turn = 0; turn < turns; turn++) {
         discriminator_passes(trainer, turn);
         sum_gradients(trainer, NETWORK_D);
         check(trainer, NETWORK_D, context);

@@ -8,10 +8,10 @@
  * most device->steps_ahead + 1 steps may be queued and not collected. */
 void train_step(struct trainer *trainer);
 
-/* All passes of the step whose images feed_next() has sent, and no optimizer step, outside
- * of what is recorded: `check` is called where each would come, with its gradients summed
+/* All passes of the step whose images feed_next() has sent, with `turns` of D's n_dis turns,
+ * and no optimizer step, outside of what is recorded: `check` is called where each would come, with its gradients summed
  * over the ranks. Advances the draw counter and batch norm's running statistics. */
-void train_rehearse(struct trainer *trainer,
+void train_rehearse(struct trainer *trainer, int turns,
                     void (*check)(struct trainer *trainer, int network, void *context),
                     void *context);
 
