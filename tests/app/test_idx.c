@@ -52,6 +52,20 @@ static void test_idx_is_found_in_a_folder_plain_or_gzip_under_any_name(void **st
     free(idx);
 }
 
+// It is read a mebibyte at a time, more and more.
+static void test_a_large_idx_file_is_read_to_its_last_byte(void **state)
+{
+    (void)state;
+    size_t size;
+    uint8_t *idx = make_idx(6000, 28, 28, &size);
+    write_file(in("images"), idx, size);
+    struct dataset *dataset = opened(in("images"), options_of(28, 1));
+    assert_int_equal(dataset->count, 6000);
+    assert_memory_equal(dataset->pixels, idx + 16, size - 16);
+    dataset_close(dataset);
+    free(idx);
+}
+
 static void put_be(uint8_t *at, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
@@ -172,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DATA_TEST(test_an_idx_file_keeps_its_bytes),
         DATA_TEST(test_idx_is_found_in_a_folder_plain_or_gzip_under_any_name),
+        DATA_TEST(test_a_large_idx_file_is_read_to_its_last_byte),
         DATA_TEST(test_every_wrong_idx_file_gets_its_sentence),
         DATA_TEST(test_a_damaged_gzip_file_gets_its_sentence),
         DATA_TEST(test_thousands_of_damaged_idx_files_give_a_data_set_or_a_sentence),

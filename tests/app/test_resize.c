@@ -236,6 +236,19 @@ static void test_channels_are_changed_as_documented(void **state)
     }
 }
 
+// From 3 pixels to 2, the middle of the second lies on the edge between both: it belongs to
+// the first, as in Pillow.
+static void test_a_pixel_on_the_edge_of_two_areas_belongs_to_the_first(void **state)
+{
+    (void)state;
+    uint8_t from[3] = {0, 100, 200}, to[2];
+    struct picture row = {3, 1, 1, from}, half = {2, 1, 1, to};
+    struct resize_box whole = {0, 0, 3, 1};
+    assert_int_equal(resize_picture(&row, whole, RESIZE_AREA, &half), STATUS_OK);
+    assert_int_equal(to[0], 50);
+    assert_int_equal(to[1], 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_the_colour_of_a_clear_pixel_does_not_bleed),
         cmocka_unit_test(test_padding_is_black_and_keeps_the_picture_in_the_middle),
         cmocka_unit_test(test_channels_are_changed_as_documented),
+        cmocka_unit_test(test_a_pixel_on_the_edge_of_two_areas_belongs_to_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

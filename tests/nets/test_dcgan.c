@@ -134,6 +134,44 @@ static void test_a_seed_gives_one_image_whatever_is_drawn_with_it(void **state)
     net_release(&g);
 }
 
+// Runs one of the calibration's batches by itself, and adds its statistics.
+static void add_statistics_of_batch(struct sampler *sampler, int batch, double *sum)
+{
+    struct net *net = &sampler->net;
+    device->ops->image.normal(device, 0, STREAM_CALIBRATE, NULL,
+                              (uint64_t)batch * SAMPLER_BATCH, &sampler->z);
+    net->norm_momentum = 1.0f;
+    net_forward(net, NET_TRAIN);
+    for (size_t i = 0; i < net->buffer_elements; i++)
+        sum[i] += (double)net->buffers[i];
+}
+
+static void
+test_samples_are_normalised_by_the_mean_of_all_calibration_batches(void **state)
+{
+    (void)state;
+    static struct net g;
+    static struct sampler sampler;
+    make_weights(&g, 5);
+    assert_int_equal(sampler_create(&sampler, device, &small, DTYPE_F32, 1), STATUS_OK);
+    sampler_load(&sampler, device, g.params);
+    size_t n = sampler.net.buffer_elements;
+    double *sum = calloc(n, sizeof *sum);
+    float *got = malloc(n * sizeof *got), *want = malloc(n * sizeof *want);
+    assert_true(n > 0 && sum && got && want);
+    memcpy(got, sampler.net.buffers, n * sizeof *got);
+    for (int batch = 0; batch < SAMPLER_CALIBRATION_BATCHES; batch++)
+        add_statistics_of_batch(&sampler, batch, sum);
+    for (size_t i = 0; i < n; i++)
+        want[i] = (float)(sum[i] / SAMPLER_CALIBRATION_BATCHES);
+    assert_f32_close("running statistics", got, want, n, 1e-6, 1e-5, 5);
+    free(sum);
+    free(got);
+    free(want);
+    sampler_release(&sampler);
+    net_release(&g);
+}
+
 static void test_the_average_of_constant_weights_is_those_weights(void **state)
 {
     (void)state;
@@ -166,6 +204,8 @@ int main(void)
         cmocka_unit_test(test_initial_weights_have_the_published_spread),
         cmocka_unit_test(test_the_moving_average_follows_its_half_life),
         cmocka_unit_test(test_a_seed_gives_one_image_whatever_is_drawn_with_it),
+        cmocka_unit_test(
+            test_samples_are_normalised_by_the_mean_of_all_calibration_batches),
         cmocka_unit_test(test_the_average_of_constant_weights_is_those_weights),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

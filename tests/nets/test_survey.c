@@ -66,6 +66,31 @@ static void close_scene(struct scene *scene)
     device_close(scene->device);
 }
 
+static void test_the_last_element_of_a_padded_tensor_is_looked_at(void **state)
+{
+    (void)state;
+    static struct scene scene;
+    assert_int_equal(device_open("ref", 1, &scene.device), STATUS_OK);
+    scene.device->channel_multiple = 8;
+    net_begin(&scene.net, scene.device, "d", DTYPE_F16, (struct shape){2, 4, 4, 3});
+    net_add_conv(&scene.net, "conv1", 5, 3, 1, 1, 0);
+    assert_int_equal(net_plan(&scene.net, 0), STATUS_OK);
+    survey_begin(&scene.activations, scene.device);
+    survey_add_activations(&scene.activations, &scene.net);
+    assert_int_equal(survey_commit(&scene.activations), STATUS_OK);
+    struct nonfinite_place place;
+    struct tensor *y = net_output(&scene.net);
+    assert_int_equal(y->c_stored, 8);
+    assert_false(first_nonfinite(&scene, &scene.activations, &place));
+    element_store(y->data, y->dtype, tensor_stored(y) - 8 + 4,
+                  INFINITY); // channel 5 of 5
+    assert_true(first_nonfinite(&scene, &scene.activations, &place));
+    assert_string_equal(place.layer, "d.conv1");
+    survey_release(&scene.activations);
+    net_release(&scene.net);
+    device_close(scene.device);
+}
+
 static void set_weights(struct net *net, int param, float value)
 {
     for (size_t i = 0; i < tensor_elements(&net->param[param].shape); i++)
@@ -251,6 +276,7 @@ static void test_an_activation_gradient_out_of_range_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_last_element_of_a_padded_tensor_is_looked_at),
         cmocka_unit_test(test_a_finite_network_has_no_such_place),
         cmocka_unit_test(test_the_first_activation_out_of_range_is_named),
         cmocka_unit_test(test_the_first_gradient_in_backward_order_is_named),

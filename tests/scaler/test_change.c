@@ -113,6 +113,8 @@ static void factors_and_interval_change_from_the_next_step_on(void **state)
     config.backoff_factor = 0.125;
     assert_int_equal(grad_scaler_change(&toy.scaler, &config), STATUS_OK);
     assert_string_equal(toy.scaler.note, "");
+    assert_int_equal(toy.scaler.config.growth_interval, 3); // what is read and saved
+    assert_true(toy.scaler.config.growth_factor == 4.0);
     assert_toy_scale(&toy, 64.0f, 2);
     toy_good_steps(&toy, 1);
     assert_toy_scale(&toy, 256.0f, 0);

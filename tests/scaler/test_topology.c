@@ -350,6 +350,10 @@ static void an_overflow_of_g_holds_back_ds_next_step(void **state)
         iterate(&gan, 0.0f, 0.0f);
         struct step_record d = record_of(&gan, SCALED_D);
         assert_true(d.was_held && !d.was_skipped && d.held == 1 && d.skipped == 0);
+        if (kinds[k] == TOPOLOGY_PER_LOSS) { // both of D's scalers are held back
+            struct step_record fake = grad_scaler_record(&gan.topology.fake);
+            assert_true(fake.was_held && fake.held == 1 && fake.growth_tracker == 1);
+        }
         assert_int_equal(steps_taken(&gan, SCALED_D), 1);
         assert_int_equal(steps_taken(&gan, SCALED_G), 1); // who was held holds nobody
         iterate(&gan, 0.0f, 0.0f);
