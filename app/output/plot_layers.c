@@ -24,7 +24,8 @@
 #define ROW_MAX 27.0
 #define NAME_HEIGHT 9.5 // rows less high do not all get their name
 #define BAR_WIDTH 170.0
-#define SKIP_WIDTH 2.5 // of a skipped step
+#define MARKS_LEAST 130.0 // width of a bar with room for three marks
+#define SKIP_WIDTH 2.5    // of a skipped step
 
 enum map_kind { MAP_HEADROOM, MAP_SMALL };
 
@@ -254,7 +255,8 @@ static void draw_bar(const struct canvas *canvas, const struct map *map)
         cairo_fill(canvas->cairo);
     }
     static const enum align aligns[] = {ALIGN_LEFT, ALIGN_CENTER, ALIGN_RIGHT};
-    for (int i = 0; i < 3; i++)
+    const int every = width < MARKS_LEAST ? 2 : 1; // the ends alone
+    for (int i = 0; i < 3; i += every)
         canvas_text(canvas, bar.x + bar.w * i / 2.0, bar.y + bar.h + 12.0, aligns[i],
                     style, marks[map->kind][i]);
 }
