@@ -9,6 +9,7 @@
 #define HELP_WIDTH 90
 #define HELP_COLUMN 27 // where descriptions begin
 #define DEFAULT_TEXT 256
+#define VALUE_TEXT (2 * CONFIG_TEXT + 8)
 
 /* Ends a line that is `column` wide so far with words, wrapped at HELP_WIDTH and indented
  * to `indent`. */
@@ -68,6 +69,21 @@ static struct defaults read_defaults(void)
     return defaults;
 }
 
+// The setting's value; "G 0.0016 D 0.0008" where it is not the same for both networks.
+static void value_text(const struct setting *setting, const struct config *config,
+                       char text[VALUE_TEXT])
+{
+    char value[CONFIG_TEXT], name[SETTING_FLAG], second[CONFIG_TEXT];
+    setting_text(setting, config, value);
+    snprintf(text, VALUE_TEXT, "%s", value);
+    if (setting->group != GROUP_NETWORK)
+        return;
+    snprintf(name, sizeof name, "d%s", setting->name + 1);
+    setting_text(setting_find(name), config, second);
+    if (strcmp(value, second) != 0)
+        snprintf(text, VALUE_TEXT, "G %s D %s", value, second);
+}
+
 // " [1000; fmnist-quick 500, dcgan28 1500]"; "" where neither has a value.
 static void describe_default(const struct setting *setting,
                              const struct defaults *defaults, char text[DEFAULT_TEXT])
@@ -78,9 +94,9 @@ static void describe_default(const struct setting *setting,
     size_t used = (size_t)snprintf(text, DEFAULT_TEXT, " [%s", plain[0] ? plain : "none");
     int is_first = 1;
     for (int i = 0; i < embedded_preset_count; i++) {
-        char before[CONFIG_TEXT], after[CONFIG_TEXT];
-        setting_text(setting, &defaults->plain, before);
-        setting_text(setting, &defaults->of_preset[i], after);
+        char before[VALUE_TEXT], after[VALUE_TEXT];
+        value_text(setting, &defaults->plain, before);
+        value_text(setting, &defaults->of_preset[i], after);
         if (setting->on_resume == RESUME_OWN || strcmp(before, after) == 0)
             continue;
         used += (size_t)snprintf(text + used, DEFAULT_TEXT - used, "%s %s %s",

@@ -483,7 +483,7 @@ static void test_every_setting_has_an_origin(void **state)
     assert_string_equal(config_origin(&origins, "mirror"), "command line");
     assert_string_equal(config_origin(&origins, "preset"), "command line");
     assert_string_equal(config_origin(&origins, "latent"), "preset fmnist-quick");
-    assert_string_equal(config_origin(&origins, "g_lr"), "default");
+    assert_string_equal(config_origin(&origins, "g_beta1"), "default");
     char *text = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
@@ -493,12 +493,12 @@ static void test_every_setting_has_an_origin(void **state)
     fflush(stream);
     assert_non_null(strstr(text, "  --batch                32                       "
                                  "command line\n"));
-    assert_non_null(strstr(text, "  --g-lr                 0.0002                   "
+    assert_non_null(strstr(text, "  --g-beta1              0.5                      "
                                  "default\n"));
     rewind(stream);
     config_print_origins(stream, &config, &origins, 1);
     fclose(stream);
-    assert_null(strstr(text, "--g-lr"));
+    assert_null(strstr(text, "--g-beta1"));
     assert_non_null(
         strstr(text, "--latent               64                       preset"));
     free(text);
