@@ -1,6 +1,5 @@
 #include "app/checkpoint.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "app/checkpoint_json.h"
 #include "app/checkpoint_tensors.h"
+#include "app/number.h"
 #include "app/output/safetensors.h"
 #include "kernels/half.h"
 
@@ -20,20 +20,37 @@ struct checkpoint {
 
 /* ---- saving ---------------------------------------------------------------------- */
 
-static enum status check_finite(const struct safetensor *tensor)
+/* The first element that is inf or NaN, or the number of all. */
+static size_t first_bad(const struct safetensor *tensor)
 {
     const float *values = tensor->data;
-    for (size_t i = 0; i < tensor->bytes / sizeof *values; i++)
-        if (!is_finite_f32(values[i]))
-            return status_fail(
-                STATUS_DIVERGED,
-                "%s[%zu] is %s: the run has diverged and is not saved, so that "
-                "the last checkpoint stays good; resume from it with a lower "
-                "learning rate",
-                tensor->name, i,
-                isnan(values[i])   ? "nan"
-                : values[i] > 0.0f ? "inf"
-                                   : "-inf");
+    size_t i = 0, count = tensor->bytes / sizeof *values;
+    while (i < count && is_finite_f32(values[i]))
+        i++;
+    return i;
+}
+
+// A NaN's sign means nothing.
+static const char *value_text(float value, char text[32])
+{
+    if (isnan(value))
+        return "nan";
+    snprintf(text, 32, "%g", (double)value);
+    return text;
+}
+
+static enum status check_finite(const struct safetensor *tensor)
+{
+    char text[32];
+    const float *values = tensor->data;
+    size_t bad = first_bad(tensor);
+    if (bad < tensor->bytes / sizeof *values)
+        return status_fail(
+            STATUS_DIVERGED,
+            "%s[%zu] is %s: the run has diverged and is not saved, so that "
+            "the last checkpoint stays good; resume from it with a lower "
+            "learning rate",
+            tensor->name, bad, value_text(values[bad], text));
     return STATUS_OK;
 }
 
@@ -93,7 +110,7 @@ static enum status write_state(struct saving *saving, const char *path)
          *data = checkpoint_data_json(trainer->dataset);
     const struct safetensors_pair pairs[] = {
         {"format", "twinscale"},
-        {"twinscale.version", "1"},
+        {"twinscale.version", CHECKPOINT_VERSION},
         {"config", config},
         {"state", state},
         {"data", data},
@@ -136,11 +153,12 @@ static enum status check_format(const struct checkpoint *checkpoint)
                            "%s: a safetensors file, but not a checkpoint of this program "
                            "(format %s); give a snapshot-*.safetensors of a run",
                            checkpoint->path, format ? format : "not said");
-    if (atoi(version) != CHECKPOINT_VERSION)
-        return status_fail(STATUS_DATA,
-                           "%s: checkpoint version %s, this program reads %d; use the "
-                           "release that wrote it",
-                           checkpoint->path, version, CHECKPOINT_VERSION);
+    if (strcmp(version, CHECKPOINT_VERSION) != 0)
+        return status_fail(
+            STATUS_DATA,
+            "%s: checkpoint version \"%.20s\", this program reads %s; use the "
+            "release that wrote it",
+            checkpoint->path, version, CHECKPOINT_VERSION);
     return STATUS_OK;
 }
 
@@ -168,20 +186,6 @@ void checkpoint_close(struct checkpoint *checkpoint)
     free(checkpoint);
 }
 
-static enum status metadata_json(const struct checkpoint *checkpoint, const char *key,
-                                 json_t **json)
-{
-    const char *text = safetensors_metadata(checkpoint->file, key);
-    json_error_t error = {0};
-    *json = text ? json_loads(text, JSON_REJECT_DUPLICATES, &error) : NULL;
-    if (!*json)
-        return status_fail(STATUS_DATA,
-                           "%s: its metadata \"%s\" %s%s; the file is damaged",
-                           checkpoint->path, key, text ? "is not JSON: " : "is missing",
-                           text ? error.text : "");
-    return STATUS_OK;
-}
-
 enum status checkpoint_config(const struct checkpoint *checkpoint, struct config *config)
 {
     const char *text = safetensors_metadata(checkpoint->file, "config");
@@ -191,66 +195,50 @@ enum status checkpoint_config(const struct checkpoint *checkpoint, struct config
                            "damaged",
                            checkpoint->path);
     config_default(config);
-    return config_from_json(config, text, checkpoint->path);
+    return config_from_saved(config, text, checkpoint->path);
 }
 
-static enum status read_state(const struct checkpoint *checkpoint,
+static enum status read_clock(const struct checkpoint *checkpoint,
                               struct checkpoint_facts *facts)
 {
-    json_t *state;
-    TRY(metadata_json(checkpoint, "state", &state));
-    json_int_t step, images;
-    enum status status = STATUS_OK;
-    if (json_unpack(state, "{s:I, s:I}", "step", &step, "images", &images))
-        status = status_fail(STATUS_DATA,
-                             "%s: its state lacks step and images; the file is "
-                             "damaged",
-                             checkpoint->path);
-    static const char *const keys[] = {
-        [NETWORK_G] = "scaler_g", [NETWORK_D] = "scaler_d"};
-    for (int network = 0; network < NETWORK_COUNT && status == STATUS_OK; network++)
-        status = checkpoint_scaler_from_json(json_object_get(state, keys[network]),
-                                             checkpoint->path, &facts->scaler[network]);
-    json_t *fake = json_object_get(state, "scaler_d_fake");
-    facts->has_fake_scaler = fake != NULL;
-    if (status == STATUS_OK && fake)
-        status = checkpoint_scaler_from_json(fake, checkpoint->path, &facts->fake_scaler);
-    if (status == STATUS_OK) {
-        facts->step = step;
-        facts->rollbacks = (int)json_integer_value(json_object_get(state, "rollbacks"));
-        facts->images = images;
-    }
-    json_decref(state);
-    return status;
+    const char *text = safetensors_metadata(checkpoint->file, "clock");
+    if (!text)
+        return STATUS_OK; // the file is of the first release
+    if (number_read(text, &facts->elapsed_sec) == NUMBER_OK && facts->elapsed_sec >= 0.0)
+        return STATUS_OK;
+    return status_fail(STATUS_DATA,
+                       "%s: its metadata \"clock\" is \"%.20s\", expected the seconds "
+                       "trained; the file is damaged, take an earlier snapshot",
+                       checkpoint->path, text);
+}
+
+static enum status read_found_scales(const struct checkpoint *checkpoint,
+                                     struct checkpoint_facts *facts)
+{
+    const char *found = safetensors_metadata(checkpoint->file, FOUND_SCALES);
+    if (found && strlen(found) >= sizeof facts->found_scales)
+        return status_fail(STATUS_DATA,
+                           "%s: its metadata \"" FOUND_SCALES
+                           "\" has %zu bytes, at most %zu were expected; the file is "
+                           "damaged, take an earlier snapshot",
+                           checkpoint->path, strlen(found),
+                           sizeof facts->found_scales - 1);
+    snprintf(facts->found_scales, sizeof facts->found_scales, "%s", found ? found : "");
+    return STATUS_OK;
 }
 
 enum status checkpoint_facts(const struct checkpoint *checkpoint,
                              struct checkpoint_facts *facts)
 {
+    struct config config;
     memset(facts, 0, sizeof *facts);
-    TRY(read_state(checkpoint, facts));
-    json_t *data;
-    TRY(metadata_json(checkpoint, "data", &data));
-    const char *name, *digest;
-    json_int_t count;
-    enum status status = STATUS_OK;
-    if (json_unpack(data, "{s:s, s:I, s:s}", "name", &name, "count", &count, "digest",
-                    &digest)) {
-        status = status_fail(STATUS_DATA,
-                             "%s: its data description cannot be read; the file "
-                             "is damaged",
-                             checkpoint->path);
-    } else {
-        snprintf(facts->data_name, sizeof facts->data_name, "%s", name);
-        facts->data_count = count;
-        facts->data_digest = strtoull(digest, NULL, 16);
-    }
-    json_decref(data);
-    const char *clock = safetensors_metadata(checkpoint->file, "clock");
-    facts->elapsed_sec = clock ? strtod(clock, NULL) : 0.0;
-    const char *found = safetensors_metadata(checkpoint->file, FOUND_SCALES);
-    snprintf(facts->found_scales, sizeof facts->found_scales, "%s", found ? found : "");
-    return status;
+    TRY(checkpoint_config(checkpoint, &config));
+    TRY(checkpoint_state_from_json(safetensors_metadata(checkpoint->file, "state"),
+                                   checkpoint->path, &config, facts));
+    TRY(checkpoint_data_from_json(safetensors_metadata(checkpoint->file, "data"),
+                                  checkpoint->path, facts));
+    TRY(read_clock(checkpoint, facts));
+    return read_found_scales(checkpoint, facts);
 }
 
 static int by_name(const void *a, const void *b)
@@ -282,6 +270,27 @@ uint64_t checkpoint_digest(const struct checkpoint *checkpoint)
 
 /* ---- loading --------------------------------------------------------------------- */
 
+/* A checksum says that a file is what was written, not that it can be trained on. */
+static enum status check_values(const struct checkpoint *checkpoint,
+                                const struct safetensor *tensor)
+{
+    char text[32];
+    const float *values = tensor->data;
+    size_t count = tensor->bytes / sizeof *values, bad = first_bad(tensor);
+    int is_square =
+        strstr(tensor->name, ".adam_v.") || strstr(tensor->name, ".running_var");
+    for (size_t i = 0; is_square && i < bad; i++)
+        if (values[i] < 0.0f)
+            bad = i;
+    if (bad == count)
+        return STATUS_OK;
+    return status_fail(STATUS_DATA,
+                       "%s: %s[%zu] is %s, expected a finite number%s; take an earlier "
+                       "snapshot",
+                       checkpoint->path, tensor->name, bad, value_text(values[bad], text),
+                       is_square ? " of 0 or more" : "");
+}
+
 static enum status load_entry(const struct checkpoint *checkpoint, struct device *device,
                               const struct state_tensor *entry, const char *saved_name)
 {
@@ -303,6 +312,7 @@ static enum status load_entry(const struct checkpoint *checkpoint, struct device
             checkpoint->path, saved_name, saved->dtype, saved->bytes,
             shape_text(entry->tensor.shape, text));
     }
+    TRY(check_values(checkpoint, saved));
     state_upload(device, &entry->tensor, saved->data);
     return STATUS_OK;
 }
@@ -313,11 +323,13 @@ static enum status check_data(const struct checkpoint *checkpoint,
 {
     if (facts->data_digest == dataset->digest)
         return STATUS_OK;
-    return status_fail(STATUS_DATA,
-                       "%s: trained on %s with %lld images, but %s has other pixels (%zu "
-                       "images); give the same data, or start a new run",
-                       checkpoint->path, facts->data_name, (long long)facts->data_count,
-                       dataset->source, dataset->count);
+    return status_fail(
+        STATUS_DATA,
+        "%s: trained on %s with %lld image%s, but %s has other pixels (%zu "
+        "image%s); give the same data, or start a new run",
+        checkpoint->path, facts->data_name, (long long)facts->data_count,
+        PLURAL(facts->data_count), dataset->source, dataset->count,
+        PLURAL(dataset->count));
 }
 
 static enum status load_tensors(const struct checkpoint *checkpoint,

@@ -13,7 +13,7 @@
 
 #include "app/trainer.h"
 
-#define CHECKPOINT_VERSION 1
+#define CHECKPOINT_VERSION "1"
 
 struct checkpoint;
 
@@ -25,7 +25,8 @@ enum status checkpoint_save(struct trainer *trainer, const char *path);
 enum status checkpoint_open(const char *path, struct checkpoint **checkpoint);
 void checkpoint_close(struct checkpoint *checkpoint);
 
-/* The settings of the run that wrote it, and what `info` and `sample` tell. */
+/* The settings of the run that wrote it, and what `info` and `sample` tell: every field is
+ * checked, by itself and against the others. STATUS_DATA names it. */
 enum status checkpoint_config(const struct checkpoint *checkpoint, struct config *config);
 struct checkpoint_facts {
     int64_t step, images;

@@ -1,11 +1,12 @@
 /* checkpoint_json.h - the metadata of a checkpoint: counters, scalers, data.
- * Flow:  trainer -> JSON text -> checkpoint.c, and the scalers back. */
+ * Flow:  trainer -> JSON text -> checkpoint.c, and back, each field checked.
+ * Owns:  nothing. */
 #ifndef APP_CHECKPOINT_JSON_H
 #define APP_CHECKPOINT_JSON_H
 
 #include <jansson.h>
 
-#include "app/trainer.h"
+#include "app/checkpoint.h"
 
 /* {"step", "images", "scaler_g", "scaler_d"}, a scaler with PyTorch's five keys and the
  * counters; {"name", "count", "digest"} of the data. The caller frees. */
@@ -15,8 +16,13 @@ char *checkpoint_data_json(const struct dataset *dataset);
 /* A scaler as it stands there; the caller owns it. */
 json_t *checkpoint_scaler_json(const struct grad_scaler_saved *saved);
 
-/* STATUS_DATA naming `path` when a key is missing or has another type. */
-enum status checkpoint_scaler_from_json(json_t *json, const char *path,
-                                        struct grad_scaler_saved *saved);
+/* Back again, into `facts`. STATUS_DATA names `path` and the field that is missing, has
+ * another type or value than it may have, does not go with the others or with the settings
+ * of the run, or is not known here. */
+enum status checkpoint_state_from_json(const char *text, const char *path,
+                                       const struct config *config,
+                                       struct checkpoint_facts *facts);
+enum status checkpoint_data_from_json(const char *text, const char *path,
+                                      struct checkpoint_facts *facts);
 
 #endif

@@ -226,6 +226,9 @@ char *config_to_json(const struct config *config);
  * Unknown keys, wrong types and values out of range are STATUS_DATA by name, bad JSON by
  * line and column; `config` then stays as it was. */
 enum status config_from_json(struct config *config, const char *json, const char *source);
+/* The same, of a checkpoint: an unknown key there is a newer release's. */
+enum status config_from_saved(struct config *config, const char *json,
+                              const char *source);
 
 /* For --resume: `now` is the saved config with the new flags applied. Settings that may
  * change (kimg, tick, snap, preview, threads ...) pass and are listed in `changes`, joined

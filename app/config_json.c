@@ -151,6 +151,24 @@ char *config_json_base(const char *json)
     return copy;
 }
 
+enum status config_from_saved(struct config *config, const char *json, const char *source)
+{
+    json_t *object = json_loads(json, 0, NULL), *value;
+    enum status status = STATUS_OK;
+    const char *name;
+    json_object_foreach(object, name, value)
+    {
+        if (name[0] != '_' && !setting_find(name) && status == STATUS_OK)
+            status = status_fail(STATUS_DATA,
+                                 "%s: the setting \"%.40s\" is not known to this release "
+                                 "(" TWINSCALE_VERSION
+                                 "): the file was written by a newer one; use that",
+                                 source, name);
+    }
+    json_decref(object);
+    return status == STATUS_OK ? config_from_json(config, json, source) : status;
+}
+
 char *config_json_about(const char *json)
 {
     json_t *object = json_loads(json, 0, NULL);

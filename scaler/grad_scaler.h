@@ -149,6 +149,10 @@ struct grad_scaler_saved {
     int64_t held;
     int is_held; // the next step will be
 };
+/* STATUS_DATA with field, value and range for a state, of an enabled scaler, that would ruin
+ * a run. `who` names the scaler in the sentence. */
+enum status grad_scaler_check_saved(const struct grad_scaler_saved *saved,
+                                    const char *who);
 /* Only between iterations (after update): CHECK aborts otherwise. */
 struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler);
 /* Refuses (STATUS_DATA) a saved state with values that would ruin the run, naming them,

@@ -98,6 +98,14 @@ static enum status check_saved_trackers(const struct grad_scaler_saved *saved,
     return STATUS_OK;
 }
 
+enum status grad_scaler_check_saved(const struct grad_scaler_saved *saved,
+                                    const char *who)
+{
+    TRY(check_saved_counters(saved, who));
+    TRY(check_saved_scale(saved, who));
+    return check_saved_trackers(saved, who);
+}
+
 static void take_scale(struct scaler_state *state, const struct grad_scaler_saved *saved)
 {
     state->scale = (float)saved->scale;
@@ -122,8 +130,7 @@ enum status grad_scaler_load(struct grad_scaler *scaler,
                 "saved scaler of network %s: loss scaling was off, so there "
                 "is not a scale to continue from; resume with --scaler off",
                 scaler->name);
-        TRY(check_saved_scale(saved, scaler->name));
-        TRY(check_saved_trackers(saved, scaler->name));
+        TRY(grad_scaler_check_saved(saved, scaler->name));
         take_scale(&state, saved);
     }
     state.adam_t = saved->adam_t;
