@@ -12,6 +12,7 @@
 #include "kernels/half.h"
 
 #define FOUND_SCALES "found_scales"
+#define EMA "ema."
 
 struct checkpoint {
     char path[1024];
@@ -74,10 +75,22 @@ static const void *packed_data(void *context, const struct safetensor *tensor)
     return saving->packed;
 }
 
+/* What goes with the averaged weights wherever they are loaded: the statistics that the
+ * sampler draws them with. A resume does not need them, it makes them again. */
+static void list_sampled(struct state_list *list, struct trainer *trainer)
+{
+    struct sampler *sampler = &trainer->sampler;
+    struct device *lane = sampler->net.device;
+    sampler_load(sampler, trainer->device, trainer->ema.average);
+    lane->ops->memory.wait(lane);
+    state_list_running(list, &sampler->net, EMA);
+}
+
 static void describe_all(struct saving *saving)
 {
     size_t most = 1;
     state_list_all(&saving->list, saving->trainer);
+    list_sampled(&saving->list, saving->trainer);
     saving->tensors = calloc(saving->list.count, sizeof *saving->tensors);
     CHECK(saving->tensors);
     for (size_t i = 0; i < saving->list.count; i++) {
@@ -389,9 +402,26 @@ enum status checkpoint_load_generator(const struct checkpoint *checkpoint,
     struct state_list *list = malloc(sizeof *list);
     CHECK(list);
     list->count = 0;
-    state_list_block(list, generator, raw ? "" : "ema.", block);
+    state_list_block(list, generator, raw ? "" : EMA, block);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list->count && status == STATUS_OK; i++)
+        status = load_entry(checkpoint, generator->device, &list->entry[i],
+                            list->entry[i].name);
+    free(list);
+    return status;
+}
+
+enum status checkpoint_load_statistics(const struct checkpoint *checkpoint,
+                                       const struct net *generator, int *are_there)
+{
+    struct state_list *list = malloc(sizeof *list);
+    CHECK(list);
+    list->count = 0;
+    state_list_running(list, generator, EMA);
+    *are_there = list->count == 0 ||
+                 safetensors_find(checkpoint->file, list->entry[0].name) != NULL;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; *are_there && i < list->count && status == STATUS_OK; i++)
         status = load_entry(checkpoint, generator->device, &list->entry[i],
                             list->entry[i].name);
     free(list);

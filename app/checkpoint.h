@@ -3,7 +3,8 @@
  * Owns:  an open checkpoint owns its mapped file.
  *
  * Tensors: g.conv1.weight, g.adam_m.conv1.weight, g.adam_v..., g.ema..., g.bn1.running_mean
- * and d.* alike, all f32 in the layouts of nets/ without padding. Metadata: "config" (every
+ * and d.* alike, and g.ema.bn1.running_mean, what the averaged G is drawn with; all f32 in the
+ * layouts of nets/ without padding (README has them all). Metadata: "config" (every
  * setting), "state" (step, images, the scalers with PyTorch's five keys and the counters),
  * "data" (name, count, digest of the pixels), "clock" (seconds trained), "twinscale.version",
  * and after --g-init-scale auto "found_scales", sentences for info.
@@ -17,7 +18,8 @@
 
 struct checkpoint;
 
-/* Everything, written whole or not at all. STATUS_FAILED keeps the older file, and a weight
+/* Everything, written whole or not at all. The trainer's sampler, which must not be drawing,
+ * makes the statistics of the averaged G for it. STATUS_FAILED keeps the older file, and a weight
  * that is inf or NaN is refused by name: a checkpoint is always good to go back to. */
 enum status checkpoint_save(struct trainer *trainer, const char *path);
 
@@ -54,5 +56,11 @@ enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer 
  * generator with the checkpoint's sizes. */
 enum status checkpoint_load_generator(const struct checkpoint *checkpoint,
                                       const struct net *generator, int raw, float *block);
+
+/* Batch norm's statistics of the averaged G into `generator`'s own, as the run that wrote the
+ * checkpoint recomputed them. *are_there is 0 in checkpoints of earlier releases, which do not
+ * have them. */
+enum status checkpoint_load_statistics(const struct checkpoint *checkpoint,
+                                       const struct net *generator, int *are_there);
 
 #endif

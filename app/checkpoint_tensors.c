@@ -16,7 +16,7 @@ void state_list_block(struct state_list *list, const struct net *net, const char
     }
 }
 
-static void list_running(struct state_list *list, const struct net *net)
+void state_list_running(struct state_list *list, const struct net *net, const char *role)
 {
     for (int i = 0; i < net->layer_count; i++) {
         const struct layer *layer = &net->layers[i];
@@ -27,8 +27,8 @@ static void list_running(struct state_list *list, const struct net *net)
         for (int k = 0; k < 2; k++) {
             CHECK(list->count < STATE_TENSORS_MAX);
             struct state_tensor *entry = &list->entry[list->count++];
-            snprintf(entry->name, sizeof entry->name, "%s.%s.%s", net->name, layer->name,
-                     word[k]);
+            snprintf(entry->name, sizeof entry->name, "%s.%s%s.%s", net->name, role,
+                     layer->name, word[k]);
             entry->tensor =
                 tensor_of(DTYPE_F32, (struct shape){1, 1, 1, layer->y.shape.c}, data[k]);
         }
@@ -41,7 +41,7 @@ void state_list_all(struct state_list *list, struct trainer *trainer)
     for (int network = 0; network < NETWORK_COUNT; network++) {
         struct player *player = &trainer->player[network];
         state_list_block(list, &player->net, "", player->net.params);
-        list_running(list, &player->net);
+        state_list_running(list, &player->net, "");
         state_list_block(list, &player->net, "adam_m.", player->adam.m);
         state_list_block(list, &player->net, "adam_v.", player->adam.v);
     }

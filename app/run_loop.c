@@ -35,6 +35,7 @@ enum status run_save(struct run *run, double kimg)
     char name[32], path[1024];
     if (run->saved_at == trainer->progress.images && !run->save_failed)
         return STATUS_OK;
+    report_take_samples(&run->report); // the sampler is needed for the snapshot
     report_state(&run->report, "saving ...");
     run_folder_follow(&run->folder);
     run_folder_file(&run->folder, path, sizeof path, "snapshot-%s.safetensors",

@@ -186,6 +186,19 @@ static size_t pixel_bytes(const struct drawing *drawing)
            (size_t)config->resolution * (size_t)config->channels;
 }
 
+// The averaged G has its statistics in the file; G's own weights are drawn with new ones.
+static enum status load_sampler(const struct drawing *drawing, struct sampler *sampler,
+                                const float *weights)
+{
+    int are_there = 0;
+    sampler_take_weights(sampler, drawing->device, weights);
+    if (!drawing->raw)
+        TRY(checkpoint_load_statistics(drawing->checkpoint, &sampler->net, &are_there));
+    if (!are_there)
+        sampler_load(sampler, drawing->device, weights);
+    return STATUS_OK;
+}
+
 // With a generator of type `dtype`, but for its f32 layers.
 static enum status draw_pixels(const struct drawing *drawing, enum dtype dtype,
                                uint8_t *pixels)
@@ -204,8 +217,9 @@ static enum status draw_pixels(const struct drawing *drawing, enum dtype dtype,
     if (status == STATUS_OK)
         status = checkpoint_load_generator(drawing->checkpoint, &sampler.net,
                                            drawing->raw, weights);
+    if (status == STATUS_OK)
+        status = load_sampler(drawing, &sampler, weights);
     if (status == STATUS_OK) {
-        sampler_load(&sampler, device, weights);
         sampler_start(&sampler, drawing->seeds, drawing->count);
         status = sampler_finish(&sampler, pixels);
     }

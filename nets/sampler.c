@@ -45,7 +45,8 @@ void sampler_release(struct sampler *sampler)
     memset(sampler, 0, sizeof *sampler);
 }
 
-void sampler_load(struct sampler *sampler, struct device *source, const float *weights)
+void sampler_take_weights(struct sampler *sampler, struct device *source,
+                          const float *weights)
 {
     struct net *net = &sampler->net;
     const struct ops *ops = net->device->ops;
@@ -53,6 +54,16 @@ void sampler_load(struct sampler *sampler, struct device *source, const float *w
     ops->memory.copy(source, net->params, weights, net->param_elements * sizeof(float));
     ops->queue.follow(net->device, source);
     net_params_changed(net);
+}
+
+void sampler_load(struct sampler *sampler, struct device *source, const float *weights)
+{
+    struct net *net = &sampler->net;
+    const struct ops *ops = net->device->ops;
+    sampler_take_weights(sampler, source, weights);
+    // Where a batch overflows, its statistics are not taken: nothing earlier stays either.
+    if (net->buffer_elements)
+        ops->memory.zero(net->device, net->buffers, net->buffer_elements * sizeof(float));
     for (int batch = 0; batch < SAMPLER_CALIBRATION_BATCHES; batch++) {
         ops->image.normal(net->device, 0, STREAM_CALIBRATE, NULL,
                           (uint64_t)batch * SAMPLER_BATCH, &sampler->z);

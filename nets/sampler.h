@@ -39,6 +39,10 @@ void sampler_release(struct sampler *sampler);
  * the queue of `source` now, and recomputes the statistics. Not while drawing. */
 void sampler_load(struct sampler *sampler, struct device *source, const float *weights);
 
+/* Takes the weights alone: the statistics are the caller's to bring, into net.buffers. */
+void sampler_take_weights(struct sampler *sampler, struct device *source,
+                          const float *weights);
+
 /* Draws the images of seeds[0..count) in eval mode. The latent of seed i is row i of
  * STREAM_SAMPLE: the same image whatever the batch or order. */
 void sampler_start(struct sampler *sampler, const uint64_t *seeds, int count);

@@ -43,6 +43,7 @@ struct change {
     const char *tensor;
     size_t index;
     float number;
+    int is_of_earlier_release; // without the statistics of the averaged G
 };
 
 static void write_spoilt(const struct change *change)
@@ -63,8 +64,14 @@ static void write_spoilt(const struct change *change)
         if (value)
             pairs[pair_count++] = (struct safetensors_pair){keys[i], value};
     }
-    for (size_t i = 0; i < count; i++) {
-        tensors[i] = *safetensors_at(file, i);
+    size_t kept = 0;
+    for (size_t k = 0; k < count; k++) {
+        const struct safetensor *tensor = safetensors_at(file, k);
+        if (change->is_of_earlier_release && strncmp(tensor->name, "g.ema.", 6) == 0 &&
+            strstr(tensor->name, ".running_"))
+            continue;
+        size_t i = kept++;
+        tensors[i] = *tensor;
         if (!change->tensor || strcmp(change->tensor, tensors[i].name) != 0)
             continue;
         copy = malloc(tensors[i].bytes);
@@ -73,7 +80,7 @@ static void write_spoilt(const struct change *change)
         tensors[i].data = copy;
     }
     assert_true(!change->tensor || copy);
-    assert_int_equal(safetensors_write(spoilt, tensors, count, pairs, pair_count, NULL),
+    assert_int_equal(safetensors_write(spoilt, tensors, kept, pairs, pair_count, NULL),
                      STATUS_OK);
     free(copy);
     free(tensors);
@@ -321,6 +328,155 @@ static void test_values_that_cannot_be_trained_on_are_refused_by_name(void **sta
     assert_false(path_exists(in_folder(out, "no.png")));
 }
 
+/* ---- the averaged G, here and elsewhere ------------------------------------------- */
+
+/* The statistics in the file are those that `sample` would make: without them the same
+ * pictures come out, to the last bit; with others, others do. */
+static void test_the_averaged_g_is_drawn_with_the_statistics_in_the_file(void **state)
+{
+    (void)state;
+    char text[1024];
+    write_spoilt(&(struct change){.is_of_earlier_release = 1});
+    twinscale_must("sample '%s' -o '%s/with.png'", source, out);
+    twinscale_must("sample '%s' -o '%s/without.png'", spoilt, out);
+    twinscale_must("sample '%s' --raw -o '%s/raw.png'", source, out);
+    twinscale_must("sample '%s' --raw -o '%s/raw_without.png'", spoilt, out);
+    write_spoilt(&(struct change){
+        .tensor = "g.ema.bn1.running_mean", .index = 0, .number = 100.0f});
+    twinscale_must("sample '%s' -o '%s/other.png'", spoilt, out);
+    twinscale_must("sample '%s' --raw -o '%s/raw_other.png'", spoilt, out);
+    // The text chunks differ by the digest: what counts are the pixels.
+    assert_int_equal(
+        run_command(
+            text, sizeof text,
+            "cd '%s' && for f in *.png; do tail -c +400 $f | head -c -100 >$f.data; "
+            "done; cmp with.png.data without.png.data && "
+            "cmp raw.png.data raw_without.png.data && "
+            "cmp raw.png.data raw_other.png.data && "
+            "! cmp -s with.png.data other.png.data && "
+            "! cmp -s with.png.data raw.png.data",
+            out),
+        0);
+}
+
+static void test_a_snapshot_of_an_earlier_release_goes_on_to_the_same_bytes(void **state)
+{
+    (void)state;
+    char digests[2][32], text[2048];
+    write_spoilt(&(struct change){.is_of_earlier_release = 1});
+    assert_int_equal(
+        run_command(text, sizeof text,
+                    "cd '%s' && for d in new old; do cp -r '%s' $d; done && "
+                    "cp spoilt.safetensors old/snapshot-000000.096.safetensors",
+                    out, run),
+        0);
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "%s/%s", out, i ? "old" : "new");
+        twinscale_must("train --resume '%s' --kimg 0.16", text);
+        digest_of(text, digests[i]);
+    }
+    assert_string_equal(digests[0], digests[1]);
+}
+
+/* ---- README ---------------------------------------------------------------------- */
+
+/* True when `name` is what `pattern` stands for: NET is g or d, LAYER a layer's name. */
+static int matches(const char *name, const char *pattern)
+{
+    while (*name && *pattern) {
+        size_t length = strcspn(name, "."), letters = strcspn(pattern, ".");
+        int is_net = letters == 3 && strncmp(pattern, "NET", 3) == 0;
+        int is_layer = letters == 5 && strncmp(pattern, "LAYER", 5) == 0;
+        int is_role = length >= 3 &&
+                      (strncmp(name, "ema.", 4) == 0 || strncmp(name, "adam_", 5) == 0);
+        if (is_net ? length != 1
+                   : (is_layer ? is_role
+                               : length != letters || strncmp(name, pattern, length)))
+            return 0;
+        name += length + (name[length] == '.');
+        pattern += letters + (pattern[letters] == '.');
+    }
+    return !*name && !*pattern;
+}
+
+struct documented {
+    char name[96];
+    int found;
+};
+
+/* The names in backquotes that begin the rows of README's table. */
+static int read_documented(struct documented *names, int room)
+{
+    char *text = read_text(TESTS_DIR "/../README.md", NULL);
+    char *line = strstr(text, "\n## What is in a snapshot\n");
+    int count = 0;
+    assert_non_null(line);
+    char *end = strstr(line + 5, "\n## ");
+    assert_non_null(end);
+    *end = '\0';
+    while ((line = strstr(line, "\n| `"))) {
+        line += 4;
+        assert_true(count < room);
+        snprintf(names[count].name, sizeof names->name, "%.*s", (int)strcspn(line, "`"),
+                 line);
+        names[count++].found = 0;
+    }
+    free(text);
+    return count;
+}
+
+static void mark(struct documented *names, int count, const char *name)
+{
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        if (matches(name, names[i].name)) {
+            names[i].found = 1;
+            found++;
+        }
+    if (found != 1)
+        fail_msg("%s stands in %d rows of README's table, 1 was expected", name, found);
+}
+
+static void test_readme_has_every_name_of_a_snapshot_and_no_other(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {
+        "format",       "twinscale.version", "config", "state", "data", "clock",
+        "found_scales", "twinscale.checksum"};
+    struct documented names[64];
+    int count = read_documented(names, 64);
+    char runs[600], newest[1100];
+    twinscale_must("train --preset dcgan28 --data builtin:shapes --g-width 2 --d-width 2 "
+                   "--batch 8 --preview off --kimg 0.008 --out '%s/named' "
+                   "--g-init-scale auto --grid 2x2",
+                   out);
+    snprintf(runs, sizeof runs, "%s/named", out);
+    snprintf(newest, sizeof newest, "%s/snapshot-000000.008.safetensors", run_in(runs));
+    struct safetensors_file *file;
+    assert_int_equal(safetensors_open(newest, &file), STATUS_OK);
+    for (size_t i = 0; i < safetensors_count(file); i++) {
+        const struct safetensor *tensor = safetensors_at(file, i);
+        mark(names, count, tensor->name);
+        assert_string_equal(tensor->dtype, "F32");
+        assert_int_equal(tensor->rank, strstr(tensor->name, "conv") ||
+                                               strstr(tensor->name, "fc1.w") ||
+                                               strstr(tensor->name, "fc.w")
+                                           ? 4
+                                           : 1);
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "metadata.%s", keys[i]);
+        if (!safetensors_metadata(file, keys[i]))
+            fail_msg("the snapshot has no metadata %s", keys[i]);
+        mark(names, count, text);
+    }
+    for (int i = 0; i < count; i++)
+        if (!names[i].found)
+            fail_msg("README has %s, the snapshot does not", names[i].name);
+    safetensors_close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +486,9 @@ int main(void)
         cmocka_unit_test(test_metadata_that_is_not_what_it_must_be_is_refused),
         cmocka_unit_test(test_what_a_newer_release_wrote_is_called_so),
         cmocka_unit_test(test_values_that_cannot_be_trained_on_are_refused_by_name),
+        cmocka_unit_test(test_the_averaged_g_is_drawn_with_the_statistics_in_the_file),
+        cmocka_unit_test(test_a_snapshot_of_an_earlier_release_goes_on_to_the_same_bytes),
+        cmocka_unit_test(test_readme_has_every_name_of_a_snapshot_and_no_other),
     };
     return cmocka_run_group_tests(tests, make_one_run, remove_run);
 }
