@@ -68,7 +68,8 @@ static void print_facts(const char *path, const struct checkpoint_facts *facts)
     printf("progress: step %lld, %.3f kimg, %s of training\n", (long long)facts->step,
            (double)facts->images / 1000.0,
            duration_text(facts->elapsed_sec, elapsed, sizeof elapsed));
-    printf("data: %s, %lld images\n", facts->data_name, (long long)facts->data_count);
+    printf("data: %s, %lld image%s\n", facts->data_name, (long long)facts->data_count,
+           PLURAL(facts->data_count));
     printf("loss scalers:\n");
     int has_fake = facts->has_fake_scaler, width = has_fake ? 6 : 1;
     print_scaler("G", width, &facts->scaler[NETWORK_G]);

@@ -244,8 +244,8 @@ static enum status print_closeness(const struct drawing *drawing, int precision,
 {
     uint8_t *exact = malloc(pixel_bytes(drawing));
     if (!exact)
-        return status_fail(STATUS_FAILED, "not enough memory for %d images",
-                           drawing->count);
+        return status_fail(STATUS_FAILED, "not enough memory for %d image%s",
+                           drawing->count, PLURAL(drawing->count));
     enum status status = draw_pixels(drawing, DTYPE_F32, exact);
     double decibels =
         status == STATUS_OK ? psnr(pixels, exact, pixel_bytes(drawing)) : 0.0;
@@ -274,7 +274,8 @@ static enum status draw(const struct sample_options *options,
                                            : options->precision;
     uint8_t *pixels = malloc(pixel_bytes(&drawing));
     if (!pixels)
-        return status_fail(STATUS_FAILED, "not enough memory for %d images", count);
+        return status_fail(STATUS_FAILED, "not enough memory for %d image%s", count,
+                           PLURAL(count));
     enum status status = draw_pixels(&drawing, precision_dtype(precision), pixels);
     if (status == STATUS_OK && options->precision >= 0 && precision != PRECISION_FP32)
         status = print_closeness(&drawing, precision, pixels);

@@ -152,9 +152,9 @@ static enum status read_images(const char *path, gzFile file, struct idx_images 
         if (got <= 0)
             return status_fail(
                 STATUS_DATA,
-                "%s: its header says %zu images of %d x %d pixels, the file "
+                "%s: its header says %zu image%s of %d x %d pixels, the file "
                 "ends within image %zu; copy it again",
-                path, images->count, images->columns, images->rows,
+                path, images->count, PLURAL(images->count), images->columns, images->rows,
                 have / image_bytes + 1);
         have += (size_t)got;
     }

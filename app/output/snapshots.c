@@ -91,8 +91,8 @@ static enum status pick(const char *folder, const struct snapshot_list *list,
             snprintf(reason, sizeof reason, "%s", status_message());
     }
     return status_fail(STATUS_DATA,
-                       "%s: none of its %zu snapshots can be used; the newest: %s",
-                       folder, list->count, reason);
+                       "%s: none of its %zu snapshot%s can be used; the newest: %s",
+                       folder, list->count, PLURAL(list->count), reason);
 }
 
 enum status run_folder_find_snapshot(const char *path, char *checkpoint, size_t bytes,
