@@ -156,6 +156,27 @@ static void test_strict_stops_at_the_first_path_whatever_the_threads(void **stat
     dataset_close(dataset);
 }
 
+static unsigned white(int x, int y, int c)
+{
+    (void)x;
+    (void)y;
+    (void)c;
+    return 255;
+}
+
+// 28 x 28 with 4 channels are as many bytes as 56 x 56 with one, all of them 255.
+static void test_the_same_bytes_in_another_shape_are_other_data(void **state)
+{
+    (void)state;
+    write_png(in("white.png"), 56, 56, 6, white);
+    struct dataset *small = opened(folder, options_of(28, 4));
+    struct dataset *large = opened(folder, options_of(56, 1));
+    assert_memory_equal(small->pixels, large->pixels, 56 * 56);
+    assert_int_not_equal(small->digest, large->digest);
+    dataset_close(small);
+    dataset_close(large);
+}
+
 static void test_a_folder_without_a_usable_image_is_an_error_that_lists_some(void **state)
 {
     (void)state;
@@ -171,6 +192,7 @@ static void test_a_folder_without_a_usable_image_is_an_error_that_lists_some(voi
     assert_non_null(strstr(status_message(), "a.jpg: JPEG"));
     assert_non_null(strstr(status_message(), "c.bmp: BMP"));
     assert_non_null(strstr(status_message(), "; and so on)"));
+    assert_null(strstr(status_message(), "d.png")); // three are told
 }
 
 static void test_paths_that_are_no_data_get_a_sentence(void **state)
@@ -419,6 +441,7 @@ int main(void)
         DATA_TEST(test_other_content_under_an_image_name_is_told_apart),
         DATA_TEST(test_a_folder_that_may_not_be_read_is_named),
         DATA_TEST(test_strict_stops_at_the_first_path_whatever_the_threads),
+        DATA_TEST(test_the_same_bytes_in_another_shape_are_other_data),
         DATA_TEST(test_a_folder_without_a_usable_image_is_an_error_that_lists_some),
         DATA_TEST(test_paths_that_are_no_data_get_a_sentence),
         DATA_TEST(test_one_png_is_a_data_set_of_one),

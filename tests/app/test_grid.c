@@ -19,6 +19,7 @@ struct loaded {
     uint8_t *pixels;
     int text_count;
     char keys[4][80], texts[4][256];
+    int is_utf8[4]; // an iTXt chunk; tEXt is Latin-1
 };
 
 static void load(const char *path, struct loaded *loaded)
@@ -43,6 +44,7 @@ static void load(const char *path, struct loaded *loaded)
     for (int i = 0; i < loaded->text_count; i++) {
         snprintf(loaded->keys[i], sizeof(loaded->keys[i]), "%s", texts[i].key);
         snprintf(loaded->texts[i], sizeof(loaded->texts[i]), "%s", texts[i].text);
+        loaded->is_utf8[i] = texts[i].compression >= PNG_ITXT_COMPRESSION_NONE;
     }
     png_destroy_read_struct(&png, &info, NULL);
     fclose(file);
@@ -170,6 +172,7 @@ static void test_texts_are_read_back_as_they_were_given(void **state)
     for (int i = 0; i < 3; i++) {
         assert_string_equal(loaded.keys[i], texts[i].keyword);
         assert_string_equal(loaded.texts[i], texts[i].text);
+        assert_int_equal(loaded.is_utf8[i], i == 2);
     }
     free(loaded.pixels);
 }
