@@ -66,7 +66,7 @@ static enum status resolve_target(struct atomic_file *file, const char *path)
     if (stat(file->path, &facts) == 0 && !S_ISREG(facts.st_mode))
         return status_fail(STATUS_FAILED,
                            "%s: is %s, a file to write was expected; choose another name",
-                           path, S_ISDIR(facts.st_mode) ? "a folder" : "no regular file");
+                           path, S_ISDIR(facts.st_mode) ? "a folder" : "not a regular file");
     return STATUS_OK;
 }
 
