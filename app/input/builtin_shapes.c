@@ -58,8 +58,8 @@ static float coverage(const struct shape_factors *shape, float left, float top,
     int inside = 0;
     for (int j = 0; j < POINTS; j++)
         for (int i = 0; i < POINTS; i++) {
-            float x = left + side * ((float)i + 0.5f) / POINTS;
-            float y = top + side * ((float)j + 0.5f) / POINTS;
+            float x = left + side * ((float)i + 0.5f) / (float)POINTS;
+            float y = top + side * ((float)j + 0.5f) / (float)POINTS;
             inside += distance_to(shape, x, y) < 0;
         }
     return (float)inside / (POINTS * POINTS);

@@ -122,7 +122,7 @@ static struct map lay_out(const struct dashboard *dashboard, struct area panel,
                               fmax(10.0, panel.h - HEAD - foot)};
     const double rows = fmax(1.0, layers->row_count);
     map.row_height = fmin(ROW_MAX, fmax(1.0, (map.inner.h - NETWORK_GAP) / rows));
-    map.block_width = (map.inner.w - 2.0 * BLOCK_GAP) / LAYER_TENSORS;
+    map.block_width = (map.inner.w - 2.0 * BLOCK_GAP) / (double)LAYER_TENSORS;
     return map;
 }
 

@@ -35,7 +35,7 @@ static struct axis axis_of_norms(const struct dashboard *dashboard,
         }
     }
     struct axis axis = axis_of_scales(low, high, 0.0);
-    const double foot = fmin(0.5, (NETWORK_COUNT * MARK + 2.0) / inner.h);
+    const double foot = fmin(0.5, ((double)NETWORK_COUNT * MARK + 2.0) / inner.h);
     axis.low -= foot / (1.0 - foot) * (axis.high - axis.low);
     return axis;
 }

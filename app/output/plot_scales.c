@@ -148,7 +148,7 @@ static struct legend place_legend(const struct dashboard *dashboard, struct area
     if (width + GROWTH_WIDTH <= room) {
         legend.growth = width;
         width += GROWTH_WIDTH;
-    } else if (!legend.held) {
+    } else if (legend.held == 0.0) {
         width -= 24.0; // what stands last needs no gap
     }
     legend.x = fmax(legend.end - width, left);
@@ -173,7 +173,7 @@ static void draw_counts(const struct canvas *canvas, const struct dashboard *das
     cairo_fill(canvas->cairo);
     canvas_text_fit(canvas, x + 8.0, y,
                     fmin(legend->skips_width - 12.0, legend->end - x - 8.0), style, text);
-    if (!legend->held)
+    if (legend->held == 0.0)
         return;
     const double held = legend->x + legend->held;
     grouped_number((double)dashboard->held[net], 0, count, sizeof(count));

@@ -163,13 +163,11 @@ double winograd_multiplications(const struct winograd *winograd)
 // What one number costs that a transform makes or takes, in multiply-adds of the
 // products: measured with AVX-512 on an AMD Zen 5 core, from a profile of the layers of
 // DCGAN-64 at batch 64. Both scale with the width of a vector.
-enum {
-    COST_X_POINT = 20,      // of x or dx
-    COST_Y_POINT = 16,      // of y or dy
-    COST_PACKED_WEIGHT = 5, // forward, whose weights were packed before
-    COST_PLAIN_WEIGHT = 12, // dgrad, once for each block of tiles
-    COST_WEIGHT_GRAD = 16,
-};
+#define COST_X_POINT 20.0      // of x or dx
+#define COST_Y_POINT 16.0      // of y or dy
+#define COST_PACKED_WEIGHT 5.0 // forward, whose weights were packed before
+#define COST_PLAIN_WEIGHT 12.0 // dgrad, once for each block of tiles
+#define COST_WEIGHT_GRAD 16.0
 // What the direct passes take for a multiply-add, with packing, in the same measurement. By
 // dot products of bf16 pairs, which Winograd cannot use since its transformed operands
 // rounded to bf16 have four times the error of a result's rounding, they take about half of

@@ -93,7 +93,7 @@ static void scaler_spread(struct device *device, const struct scaler_state *from
                           struct scaler_state *to, enum overflow_reach reach)
 {
     (void)device;
-    scaler_spread_overflow(from, to, reach);
+    scaler_spread_overflow(from, to, (int)reach);
 }
 
 static void grads_norm(struct device *device, const float *grads, size_t n, float *norm)

@@ -73,7 +73,7 @@ double line_trip_ns(void)
     for (int group = 0; answers && group < GROUPS; group++) {
         double begin = now_seconds();
         answers = make_trips(&line, &turn, TRIPS);
-        trip[group] = 1e9 * (now_seconds() - begin) / TRIPS;
+        trip[group] = 1e9 * (now_seconds() - begin) / (double)TRIPS;
     }
     atomic_store(&line.is_over, 1);
     pthread_join(other, NULL);

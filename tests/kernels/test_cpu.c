@@ -161,7 +161,7 @@ static void check_tanh(struct device *device)
     struct tensor y = heap_tensor(DTYPE_F32, x.shape);
     float *in = x.data, *out = y.data;
     for (int i = 0; i < COUNT; i++) // from 2^-30 to 2^5 of either sign
-        in[i] = (i % 2 ? -1.0f : 1.0f) * exp2f(-30.0f + 35.0f * (float)i / COUNT);
+        in[i] = (i % 2 ? -1.0f : 1.0f) * exp2f(-30.0f + 35.0f * (float)i / (float)COUNT);
     in[0] = 0.0f;
     in[1] = INFINITY;
     in[2] = -INFINITY;

@@ -214,10 +214,10 @@ static void draw_real(struct gan *gan, uint64_t number)
     for (uint64_t n = 0; n < BATCH; n++) {
         double blot[8];
         draw_blot(number % BATCHES * BATCH + n, blot);
-        double radius = SIZE * (0.1 + 0.15 * blot[2]);
+        double radius = (double)SIZE * (0.1 + 0.15 * blot[2]);
         for (int i = 0; i < SIZE * SIZE; i++) {
-            double y = (i / SIZE - SIZE * (0.25 + 0.5 * blot[0])) / radius;
-            double x = (i % SIZE - SIZE * (0.25 + 0.5 * blot[1])) / radius;
+            double y = (i / SIZE - (double)SIZE * (0.25 + 0.5 * blot[0])) / radius;
+            double x = (i % SIZE - (double)SIZE * (0.25 + 0.5 * blot[1])) / radius;
             double light = 2.0 * exp(-y * y - x * x);
             for (int c = 0; c < CHANNELS; c++)
                 element_store(gan->real.data, gan->real.dtype,
@@ -267,7 +267,7 @@ static void train(struct gan *gan)
         double loss[SCALED_COUNT];
         train_step(gan, (uint64_t)i, loss);
         for (int k = 0; i >= STEPS - SMOOTHED && k < SCALED_COUNT; k++)
-            gan->loss[k] += loss[k] / SMOOTHED;
+            gan->loss[k] += loss[k] / (double)SMOOTHED;
     }
     struct scaler_state g = grad_scaler_read(&gan->scaler[SCALED_G]);
     struct scaler_state d = grad_scaler_read(&gan->scaler[SCALED_D]);
