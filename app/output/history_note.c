@@ -80,7 +80,7 @@ int history_note_of(json_t *event, struct history_note *note)
                  word_of(event, "layers"));
     } else if (strcmp(word, "rollback") == 0) {
         note->kind = NOTE_ROLLBACK;
-        note->number = (int)json_line_number(event, "rollbacks");
+        note->number = (int)json_whole_number(json_line_number(event, "rollbacks"));
         snprintf(note->text, sizeof note->text,
                  "rollback %d, from step %.0f back to %.0f", note->number,
                  json_line_number(event, "from_step"), step);

@@ -89,15 +89,15 @@ static void add_event(void *context, json_t *event)
     struct logs *logs = context;
     const char *word = json_string_value(json_object_get(event, "event"));
     const char *net = json_string_value(json_object_get(event, "net"));
-    double step = number_of(event, "step");
+    int64_t step = json_whole_number(number_of(event, "step"));
     struct history_note note;
     if (rollbacks_gave_up(&logs->rollbacks, event))
         return;
     if (history_note_of(event, &note))
         history_add_note(logs->history, &note);
-    if (!word || !net || !(step >= 1.0))
+    if (!word || !net || step < 1)
         return;
-    struct change change = {.step = (int64_t)step,
+    struct change change = {.step = step,
                             .kimg = number_of(event, "kimg"),
                             .scale = net[0] == 'G' ? NETWORK_G : NETWORK_D,
                             .is_skip = strcmp(word, "skip") == 0,
@@ -115,16 +115,18 @@ static void add_event(void *context, json_t *event)
 static void add_tick(void *context, json_t *tick)
 {
     struct logs *logs = context;
-    double step = mean_of(tick, "Progress/step");
-    if (!(step >= 1.0))
+    int64_t step = json_whole_number(mean_of(tick, "Progress/step"));
+    int64_t number = json_whole_number(mean_of(tick, "Progress/tick"));
+    if (step < 1)
         return;
-    logs->next_tick = (int64_t)mean_of(tick, "Progress/tick") + 1;
+    if (number >= logs->next_tick)
+        logs->next_tick = number + 1;
     if (rollbacks_gave_up(&logs->rollbacks, tick))
         return;
     logs->ticks = realloc(logs->ticks, (logs->tick_count + 1) * sizeof *logs->ticks);
     CHECK(logs->ticks, "no memory for %zu ticks", logs->tick_count);
     logs->ticks[logs->tick_count++] = (struct tick_facts){
-        .step = (int64_t)step,
+        .step = step,
         .kimg = mean_of(tick, "Progress/kimg"),
         .loss = {(float)mean_of(tick, "Loss/G/loss"),
                  (float)mean_of(tick, "Loss/D/loss")},

@@ -42,6 +42,11 @@ double json_line_number(json_t *line, const char *key)
     return json_is_number(number) ? json_number_value(number) : (double)NAN;
 }
 
+int64_t json_whole_number(double number)
+{
+    return number >= 0.0 && number < 0x1p53 ? (int64_t)number : 0;
+}
+
 void json_lines_read(const char *path, void (*add)(void *context, json_t *line),
                      void *context)
 {

@@ -5,6 +5,8 @@
 #ifndef APP_OUTPUT_JSON_LINES_H
 #define APP_OUTPUT_JSON_LINES_H
 
+#include <stdint.h>
+
 #include "kernels/status.h"
 
 /* Appends `line` and a newline to a file opened for appending. Returns 0, or errno after
@@ -25,5 +27,9 @@ void json_lines_read(const char *path, void (*add)(void *context, struct json_t 
 
 /* The number that a line has as "kimg", or as the mean of "Progress/kimg"; NaN without. */
 double json_line_number(struct json_t *line, const char *key);
+
+/* The whole number of a step or a tick; 0 for what cannot be one, in logs that were edited:
+ * NaN, less than 0, or 2^53 and more. */
+int64_t json_whole_number(double number);
 
 #endif

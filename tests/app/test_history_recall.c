@@ -88,6 +88,53 @@ static void test_the_curves_of_a_run_come_back_from_its_logs(void **state)
     remove_folder(folder);
 }
 
+/* Numbers that no counter holds, in logs that were edited: casts of them have no value. */
+static void test_counters_out_of_range_are_not_taken_from_the_logs(void **state)
+{
+    (void)state;
+    static const char *const steps[] = {"1e300", "9007199254740992", "-1e300", "null",
+                                        "\"5\""};
+    static const char *const ticks[] = {"1e300", "-3", "null", "\"5\""};
+    char stats[600], events[600];
+    const char *folder = make_folder("recall");
+    snprintf(stats, sizeof stats, "%s/stats.jsonl", folder);
+    snprintf(events, sizeof events, "%s/events.jsonl", folder);
+    FILE *file = fopen(stats, "w");
+    assert_non_null(file);
+    add_tick(file, 6, 4.0f); // step 70
+    fputs("{\"Progress/step\":{\"mean\":5}}\n", file);
+    for (size_t i = 0; i < sizeof ticks / sizeof *ticks; i++)
+        fprintf(file,
+                "{\"Progress/step\":{\"mean\":80},\"Progress/tick\":{\"mean\":%s}}\n",
+                ticks[i]);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        fprintf(file,
+                "{\"Progress/step\":{\"mean\":%s},\"Progress/tick\":{\"mean\":9}}\n",
+                steps[i]);
+    fclose(file);
+    file = fopen(events, "w");
+    assert_non_null(file);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        fprintf(file,
+                "{\"event\":\"skip\",\"net\":\"G\",\"step\":%s,\"kimg\":1,"
+                "\"scale_before\":8,\"scale_after\":4}\n",
+                steps[i]);
+    fputs("{\"event\":\"rollback\",\"step\":3,\"kimg\":1,\"rollbacks\":1e300}\n", file);
+    fclose(file);
+
+    struct history *history = history_create();
+    assert_int_equal(history_recall(history, stats, events), 7);
+    struct history_point *points = NULL;
+    size_t room = 0, count = history_copy(history, &points, &room);
+    for (size_t i = 0; i < count; i++) {
+        assert_in_range(points[i].step, 5, 80);
+        assert_int_equal(points[i].skipped[NETWORK_G], 0);
+    }
+    free(points);
+    history_destroy(history);
+    remove_folder(folder);
+}
+
 static void test_logs_that_are_not_there_recall_nothing(void **state)
 {
     (void)state;
@@ -316,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_curves_of_a_run_come_back_from_its_logs),
+        cmocka_unit_test(test_counters_out_of_range_are_not_taken_from_the_logs),
         cmocka_unit_test(test_logs_that_are_not_there_recall_nothing),
         cmocka_unit_test(test_what_only_some_runs_have_comes_back_too),
         cmocka_unit_test(test_steps_that_a_rollback_gave_up_are_not_recalled),
