@@ -143,7 +143,13 @@ name_what_is_missing()
     exit 3
 }
 
-# Where there is a CUDA toolkit, its sources are read by a second compiler too, if it can be had.
+# A second compiler reads the sources, and where there is a CUDA toolkit those of the GPU too; an
+# emulator runs the kernels for AVX2 on a CPU that lacks it.
+if [ "${1-}" = --tests ]; then
+    optional_packages="$optional_packages clang"
+    ! grep -q '^flags' /proc/cpuinfo 2>/dev/null || grep -qw avx2 /proc/cpuinfo ||
+        optional_packages="$optional_packages qemu-user"
+fi
 if [ "${1-}" = --tests ] && command -v nvcc >/dev/null 2>&1; then
     optional_packages="$optional_packages clang-19"
 fi

@@ -3,12 +3,55 @@
 # closes with one line of counts. Works from any folder; a second run builds what changed.
 #   sh tests/run.sh              all
 #   sh tests/run.sh -R scaler    what follows is handed on to ctest
-# Exit codes: 0 all passed, 1 a build or a test failed, 3 a package is missing.
+# What depends on the CPU's instructions again, from the release build, as on other CPUs:
+#   sh tests/run.sh --isa all                  under each, on 1, 2 and 4 threads
+#   sh tests/run.sh --isa avx2 --threads 4     under one of c, avx2, avx512 and avx512-bf16
+#   sh tests/run.sh --turn N                   all, and then one of those twelve, the Nth
+# Under those that this CPU lacks an emulator (Debian: qemu-user) runs what is one process; what
+# it lacks too is skipped, counted, and named before the last line.
+# Exit codes: 0 all passed, 1 a build or a test failed, 2 wrong use, 3 a package is missing.
 set -eu
+
+isas='c avx2 avx512 avx512-bf16' thread_counts='1 2 4'
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 jobs=2
 passed=0 failed=0 skipped=0
+
+usage()
+{
+    echo "tests/run.sh: $1" >&2
+    exit 2
+}
+
+# is_among WORD LIST
+is_among()
+{
+    case " $2 " in *" $1 "*) return 0 ;; esac
+    return 1
+}
+
+isa='' threads=$thread_counts turn=''
+while [ $# -ge 2 ]; do
+    case "$1" in
+    --isa)
+        is_among "$2" "$isas all" || usage "--isa $2: expected all or one of $isas"
+        isa=$2
+        [ "$isa" != all ] || isa=$isas
+        ;;
+    --threads)
+        is_among "$2" "$thread_counts" || usage "--threads $2: expected one of $thread_counts"
+        threads=$2
+        ;;
+    --turn)
+        case "$2" in '' | *[!0-9]*) usage "--turn $2: expected a number" ;; esac
+        turn=$2
+        ;;
+    *) break ;;
+    esac
+    shift 2
+done
+case "${1-}" in --isa | --threads | --turn) usage "$1: a value is missing" ;; esac
 
 sh "$root/app/install_packages.sh" --tests
 
@@ -51,32 +94,37 @@ add_results()
     passed=$((passed + total - ${failures:-0} - left_out))
 }
 
-# run_suite NAME CMAKE-OPTIONS CTEST-ARGUMENT...: one build and its tests. The options are one
-# word, none with a space in it.
-run_suite()
+# build_suite NAME CMAKE-OPTIONS: fails where it does not build. The options are one word, none
+# with a space in it.
+build_suite()
 {
     build=$root/build/tests-$1
-    options=$2
-    shift 2
-    rm -f "$build/results.xml"
     echo "== $build"
-    set -- --output-on-failure --no-tests=error -j "$jobs" \
-        --output-junit "$build/results.xml" "$@"
     if [ -f "$build/CMakeCache.txt" ]; then
         generator=
     else
         generator=-GNinja
     fi
-    if ! cmake -S "$root" -B "$build" ${generator:+"$generator"} $options ||
+    # shellcheck disable=SC2086 # the options are several words
+    if ! cmake -S "$root" -B "$build" ${generator:+"$generator"} $2 ||
         ! cmake --build "$build" --parallel "$jobs"; then
         echo "$build: does not build" >&2
         failed=$((failed + 1))
-        return 0
+        return 1
     fi
+}
+
+# run_tests NAME CTEST-ARGUMENT...: what was built last; the results go to NAME.xml there.
+run_tests()
+{
+    results=$build/$1.xml
+    shift
+    rm -f "$results"
+    set -- --output-on-failure --no-tests=error -j "$jobs" --output-junit "$results" "$@"
     status=0
     (cd "$build" && ctest "$@") || status=$?
     failed_before=$failed
-    add_results "$build/results.xml"
+    add_results "$results"
     # ctest has the last word: whatever it found wrong is never counted as nothing.
     if [ "$status" -ne 0 ] && [ "$failed" -eq "$failed_before" ]; then
         echo "ctest ended with exit code $status" >&2
@@ -84,7 +132,104 @@ run_suite()
     fi
 }
 
-run_suite release -DTWINSCALE_WERROR=ON "$@"
+# run_suite NAME CMAKE-OPTIONS CTEST-ARGUMENT...: one build and its tests; fails where it does
+# not build.
+run_suite()
+{
+    build_suite "$1" "$2" || return 1
+    shift 2
+    run_tests results "$@"
+}
+
+# ---- instruction sets ------------------------------------------------------------------
+
+# Whether the program, run by the words that follow, has the instruction set $1.
+has_isa()
+{
+    name=$1
+    shift
+    case "$(TWINSCALE_ISA=$name "$@" "$build/twinscale" info --devices 2>/dev/null)" in
+    *", $name, "*) return 0 ;;
+    esac
+    return 1
+}
+
+# Tests that are one process, by an emulator.
+run_emulated()
+{
+    for program in "$build"/tests/kernels/test_* "$build"/tests/nets/test_* \
+        "$build"/tests/scaler/test_*; do
+        [ -x "$program" ] && [ -f "$program" ] || continue
+        if qemu-x86_64 -cpu max "$program" >"$build/emulated.log" 2>&1; then
+            passed=$((passed + 1))
+        else
+            tail -n 40 "$build/emulated.log" >&2
+            echo "emulated, failed: $program" >&2
+            failed=$((failed + 1))
+        fi
+    done
+}
+
+# run_isa NAME THREADS CTEST-ARGUMENT...: all but style/, which does not run the program, and
+# cuda/, whose stand-ins are the same under each; of cuda/ what compares with the CPU, once.
+run_isa()
+{
+    name=$1 count=$2
+    shift 2
+    echo "== $name on $count thread(s); again: sh tests/run.sh --isa $name --threads $count"
+    what='^(kernels|nets|scaler|app|gpu)/'
+    [ -n "$turn" ] || [ "$count" -ne 2 ] || what="$what|^cuda/train"
+    export TWINSCALE_ISA="$name" TWINSCALE_THREADS="$count"
+    if has_isa "$name" env; then
+        run_tests "results-$name-$count" -R "$what" "$@"
+    elif has_isa "$name" qemu-x86_64 -cpu max; then
+        run_emulated
+        notes="$notes$name on $count thread(s): emulated, without the tests of app/
+"
+    else
+        skipped=$((skipped + 1))
+        notes="$notes$name on $count thread(s): skipped, neither this CPU nor an emulator has it
+"
+    fi
+    unset TWINSCALE_ISA TWINSCALE_THREADS
+}
+
+# End of a run: what was left out, and the counts.
+conclude()
+{
+    printf '%s' "$notes"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
+notes=''
+if [ -n "$isa" ]; then
+    if build_suite release -DTWINSCALE_WERROR=ON; then
+        for one in $isa; do
+            for number in $threads; do
+                run_isa "$one" "$number" "$@"
+            done
+        done
+    fi
+    conclude
+fi
+
+# run_turn CTEST-ARGUMENT...: the turn's instruction set and number of threads.
+run_turn()
+{
+    index=0
+    for one in $isas; do
+        for number in $thread_counts; do
+            [ "$index" -ne $((turn % 12)) ] || run_isa "$one" "$number" "$@"
+            index=$((index + 1))
+        done
+    done
+}
+
+if run_suite release -DTWINSCALE_WERROR=ON "$@" && [ -n "$turn" ]; then
+    run_turn "$@"
+fi
 
 leaks=1
 if ! leak_check_works; then
@@ -93,7 +238,6 @@ if ! leak_check_works; then
 fi
 export ASAN_OPTIONS="detect_leaks=$leaks${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 export UBSAN_OPTIONS="print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
-run_suite sanitize '-DTWINSCALE_SANITIZE=ON -DTWINSCALE_CUDA=OFF' "$@"
+run_suite sanitize '-DTWINSCALE_SANITIZE=ON -DTWINSCALE_CUDA=OFF' "$@" || true
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+conclude

@@ -14,9 +14,9 @@
     "--g-init-scale 1024 --d-init-scale 1024"
 
 /* Shell words for a program in the background: wait_for CONDITION polls for a minute. */
-#define WAIT_FOR                                                    \
-    "wait_for() { n=0; while ! eval \"$1\" && [ $n -lt 1200 ]; do " \
-    "sleep 0.05; n=$((n+1)); done; [ $n -lt 1200 ]; }; "            \
+#define WAIT_FOR                                                     \
+    "wait_for() { n=0; while ! eval \"$1\" && [ $n -lt 12000 ]; do " \
+    "sleep 0.05; n=$((n+1)); done; [ $n -lt 12000 ]; }; "            \
     "count() { cat $1 2>/dev/null | wc -l; }; "
 
 /* Settings of the same size, for a trainer without the program around it. */

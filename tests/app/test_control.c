@@ -37,7 +37,7 @@ static int while_it_runs(char *text, size_t bytes, const char *flags, const char
     return run_command(
         text, bytes,
         "T='%s'; \"$T\" train " SMALL_RUN " --out '%s' --kimg 6400 %s >/dev/null 2>&1 "
-        "& pid=$!; n=0; while [ ! -s '%s'/0*/stats.jsonl ] && [ $n -lt 400 ]; do sleep "
+        "& pid=$!; n=0; while [ ! -s '%s'/0*/stats.jsonl ] && [ $n -lt 12000 ]; do sleep "
         "0.05; n=$((n+1)); done; RUN=$(echo '%s'/0*); %s; code=$?; kill -%s $pid; wait "
         "$pid; exit $code",
         TWINSCALE_PROGRAM, out, flags, out, out, then, signal);
@@ -100,7 +100,7 @@ static void test_a_pause_holds_until_resume_and_stop_ends_with_a_snapshot(void *
 {
     (void)state;
     char text[16384];
-    // The loops end as soon as what they wait for is there; a run that hangs ends them at 400.
+    // The loops end as soon as what they wait for is there; a run that hangs ends them at 12000.
     int code = while_it_runs(
         text, sizeof text, "",
         "\"$T\" ctl \"$RUN\" pause || exit 90; \"$T\" ctl \"$RUN\" pause || exit 91; "
@@ -113,8 +113,8 @@ static void test_a_pause_holds_until_resume_and_stop_ends_with_a_snapshot(void *
         "\"$T\" ctl \"$RUN\" kimg=0.016 && exit 96; "
         "\"$T\" ctl \"$RUN\" resume || exit 97; n=0; "
         "while test \"$(\"$T\" ctl \"$RUN\" | sed -n 's/.* at step/step/p')\" = "
-        "\"${b#* at }\" && [ $n -lt 400 ]; do sleep 0.05; n=$((n+1)); done; "
-        "test $n -lt 400 || exit 98; \"$T\" ctl \"$RUN\" stop || exit 99; wait $pid",
+        "\"${b#* at }\" && [ $n -lt 12000 ]; do sleep 0.05; n=$((n+1)); done; "
+        "test $n -lt 12000 || exit 98; \"$T\" ctl \"$RUN\" stop || exit 99; wait $pid",
         "0");
     if (code != 0 || !strstr(text, "paused at ") || !strstr(text, "already paused at ") ||
         !strstr(text, "paused at step ") || !strstr(text, "saved ") ||
@@ -143,7 +143,8 @@ static void test_a_killed_run_is_told_and_its_socket_replaced(void **state)
         text, sizeof text,
         "'%s' train --resume '%s' --preview off >/dev/null 2>&1 & pid=$!; n=0; "
         "while "
-        "! '%s' ctl '%s' g.lr=0.001 && [ $n -lt 400 ]; do sleep 0.05; n=$((n+1)); done; "
+        "! '%s' ctl '%s' g.lr=0.001 && [ $n -lt 12000 ]; do sleep 0.05; n=$((n+1)); "
+        "done; "
         "kill -TERM $pid; wait $pid",
         TWINSCALE_PROGRAM, run, TWINSCALE_PROGRAM, run);
     if (code != 0 || !strstr(text, "g.lr: was 0.0002, is now 0.001"))
@@ -188,7 +189,7 @@ static void *ask(void *argument)
 static const char *wait_for_request(struct control *control)
 {
     const char *request = NULL;
-    for (int i = 0; i < 400 && !(request = control_take(control)); i++)
+    for (int i = 0; i < 60000 && !(request = control_take(control)); i++)
         usleep(10000);
     return request;
 }

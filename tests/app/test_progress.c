@@ -609,7 +609,7 @@ static void test_memory_and_time_are_measured(void **state)
     assert_true(peak_memory_gb() >= after); // the peak stays
     usleep(20000);
     double passed = now_seconds() - started;
-    assert_true(passed >= 0.02 && passed < 60.0);
+    assert_true(passed >= 0.02 && passed < 3600.0);
 }
 
 int main(void)

@@ -163,7 +163,7 @@ static void test_ranks_keep_one_scale_that_has_an_inverse(void **state)
     // Planted on the last rank alone; every checkpoint compares the scalers of all ranks.
     int code =
         run_command(said, sizeof said,
-                    "timeout 120 '%s' train " SMALL_RUN
+                    "timeout 1800 '%s' train " SMALL_RUN
                     " --threads 1 --gpus 2 --out '%s/ranks' --kimg 0.4 --snap 0.08 "
                     "--d-init-scale 1e-36 --inject d:3-22:inf "
                     "--on-overflow-storm warn",

@@ -22,7 +22,7 @@ static int ranks(char *text, size_t bytes, const char *before, const char *forma
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    return run_command(text, bytes, "%s timeout 60 '%s' train %s", before, CPU_RANKS,
+    return run_command(text, bytes, "%s timeout 1800 '%s' train %s", before, CPU_RANKS,
                        line);
 }
 
@@ -250,7 +250,7 @@ static void test_ctrl_c_on_all_processes_saves_and_ends_with_0(void **state)
     int code = run_command(text, sizeof text,
                            "setsid sh -c \"trap '' INT; (trap - INT; exec '%s' train " RUN
                            "--out '%s' --gpus 2 --kimg 3200) & child=\\$!; n=0; while "
-                           "[ ! -s '%s'/0*/stats.jsonl ] && [ \\$n -lt 1200 ]; do sleep "
+                           "[ ! -s '%s'/0*/stats.jsonl ] && [ \\$n -lt 12000 ]; do sleep "
                            "0.05; n=\\$((n+1)); done; kill -INT 0; wait \\$child\"",
                            CPU_RANKS, in("stops"), in("stops"));
     must(code, 0, text);
@@ -275,7 +275,8 @@ static void test_a_change_reaches_every_rank_after_the_same_step(void **state)
         "--out '%s' --gpus 2 --kimg 3200 & pid=$!; n=0; while "
         "! \"$T\" ctl '%s'/0* d.scale=64 d.growth_interval=1000000 2>/dev/null && [ $n "
         "-lt "
-        "200 ]; do sleep 0.05; n=$((n+1)); done; \"$T\" ctl '%s'/0* d.scal=1; kill -TERM "
+        "12000 ]; do sleep 0.05; n=$((n+1)); done; \"$T\" ctl '%s'/0* d.scal=1; kill "
+        "-TERM "
         "$pid; wait $pid",
         CPU_RANKS, in("changed"), in("changed"), in("changed"));
     must(code, 0, text);

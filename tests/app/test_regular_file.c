@@ -12,7 +12,7 @@
 #include "app/regular_file.h"
 #include "tests/app/disk.h"
 
-#define ENDS_A_HANG_SEC 60
+#define ENDS_A_HANG_SEC 600
 
 static char folder[512], reason[REGULAR_REASON];
 

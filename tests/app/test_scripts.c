@@ -1,6 +1,6 @@
-/* The shell scripts, run in a copy of their folders with a blank in its path, where
- * apt-get, cmake, ctest and their like are small programs that write down how they were
- * called. */
+/* The shell scripts, run in a copy of their folders with blanks, a quote and a dollar in its
+ * path, where apt-get, cmake, ctest and their like are small programs that write down how they
+ * were called. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #define OUTPUT_BYTES 16384
 
 static char folder[1024];
+static char in_quotes[2048]; // the folder, as it stands between a shell's single quotes
 static char output[OUTPUT_BYTES]; // what the script printed
 static char calls[OUTPUT_BYTES];  // what it called, a line each
 
@@ -36,10 +37,14 @@ static const struct {
      "[ \"$1\" = --build ] || { mkdir -p \"$4\" && echo >\"$4/CMakeCache.txt\"; }\n"
      "[ \"$1\" != --build ] || ln -sf \"$BIN/twinscale\" \"$2/twinscale\"\n"},
     {"twinscale",
+     "case \" $HAS \" in *\" ${TWINSCALE_ISA-none} \"*) echo \"cpu: X, $TWINSCALE_ISA, 2 "
+     "threads\"; esac\n[ \"$1\" != info ] || exit 0\n"
      "echo twinscale >>\"$LOG\"\nfor word; do echo \"[$word]\" >>\"$LOG\"; done\n"
      "echo \"grid: here.png\"\n"},
     // Writes the attributes in RELEASE or SANITIZE as ctest does, one on a line.
     {"ctest", "echo \"ctest $*\" >>\"$LOG\"\n"
+              "[ -z \"${TWINSCALE_ISA-}\" ] || "
+              "echo \"under $TWINSCALE_ISA $TWINSCALE_THREADS\" >>\"$LOG\"\n"
               "while [ \"$1\" != --output-junit ]; do shift; done\n"
               "case \"$2\" in *release*) counts=$RELEASE ;; *) counts=$SANITIZE ;; esac\n"
               "[ -n \"$counts\" ] || exit \"${CTEST_EXIT-0}\"\n"
@@ -61,10 +66,19 @@ static void write_fake(const char *name, const char *text)
     assert_int_equal(chmod(path, 0755), 0);
 }
 
+static void put_in_quotes(void)
+{
+    size_t used = 0;
+    for (const char *c = folder; *c; c++)
+        used += (size_t)snprintf(in_quotes + used, sizeof in_quotes - used,
+                                 *c == '\'' ? "'\\''" : "%c", *c);
+}
+
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "%s", make_folder("scripts in a folder"));
+    snprintf(folder, sizeof folder, "%s", make_folder("a b'c$d \xc3\xa9"));
+    put_in_quotes();
     int status = run_command(
         output, sizeof output,
         "set -e; cd '%s'; mkdir bin tree tree/app tree/tests elsewhere\n"
@@ -72,7 +86,7 @@ static int set_up(void **state)
         "cp '%s'/run.sh tree/tests\n"
         "for tool in sh env dirname sed tr rm ln mkdir mktemp cat chmod; do\n"
         "    ln -s \"$(command -v \"$tool\")\" bin; done\n",
-        folder, TESTS_DIR, TESTS_DIR, TESTS_DIR);
+        in_quotes, TESTS_IN_QUOTES, TESTS_IN_QUOTES, TESTS_IN_QUOTES);
     if (status != 0)
         fail_msg("%s", output);
     for (size_t i = 0; i < sizeof fakes / sizeof *fakes; i++)
@@ -102,13 +116,14 @@ static int run_script(const char *variables, const char *script, const char *arg
     int code =
         run_command(output, sizeof output,
                     "cd '%s/elsewhere'; rm -f ../log; %s\n"
-                    "export MISSING KNOWN FAILS USER_ID RELEASE SANITIZE CTEST_EXIT\n"
-                    "unset ASAN_OPTIONS UBSAN_OPTIONS\n"
+                    "export MISSING KNOWN FAILS USER_ID RELEASE SANITIZE CTEST_EXIT HAS\n"
+                    "unset ASAN_OPTIONS UBSAN_OPTIONS TWINSCALE_ISA TWINSCALE_THREADS\n"
                     "export LOG='%s/log' BIN='%s/bin' PATH='%s/bin'\n"
                     "sh '%s/tree/%s' %s",
-                    folder, variables, folder, folder, folder, folder, script, arguments);
+                    in_quotes, variables, in_quotes, in_quotes, in_quotes, in_quotes,
+                    script, arguments);
     calls[0] = '\0';
-    if (run_command(log, sizeof log, "cat '%s/log' 2>/dev/null", folder) == 0)
+    if (run_command(log, sizeof log, "cat '%s/log' 2>/dev/null", in_quotes) == 0)
         snprintf(calls, sizeof calls, "%s", log);
     return code;
 }
@@ -128,7 +143,8 @@ static const char *last_line(char *text)
     return start ? start + 1 : text;
 }
 
-#define DEFAULTS "MISSING='' KNOWN=yes FAILS='nothing at all' USER_ID=0 CTEST_EXIT=0; "
+#define DEFAULTS \
+    "MISSING='' KNOWN=yes FAILS='nothing at all' USER_ID=0 CTEST_EXIT=0 HAS=''; "
 #define INSTALL "app/install_packages.sh"
 
 /* ---- packages -------------------------------------------------------------------- */
@@ -324,6 +340,63 @@ static void test_leaks_are_looked_for_only_where_that_works(void **state)
     assert_null(strstr(output, "LeakSanitizer"));
 }
 
+/* Lines of `calls` that begin with the words. */
+static int called(const char *words)
+{
+    int count = 0;
+    for (const char *at = calls; (at = strstr(at, words)); at++)
+        count += at == calls || at[-1] == '\n';
+    return count;
+}
+
+static void
+test_the_suite_runs_under_each_instruction_set_on_one_two_and_four(void **state)
+{
+    (void)state;
+    const char *variables = DEFAULTS "HAS='c avx2' RELEASE=" COUNTS(5, 0, 0, 1);
+    assert_int_equal(run_script(variables, "tests/run.sh", "--isa all"), 0);
+    // What this CPU and every emulator here lack is counted, and named before the counts.
+    assert_has(output,
+               "avx512 on 4 thread(s): skipped, neither this CPU nor an emulator\x20"
+               "has it\navx512-bf16 on 1 thread(s): skipped");
+    assert_string_equal(last_line(output), "24 passed, 0 failed, 12 skipped");
+    assert_int_equal(called("under c "), 3);
+    assert_int_equal(called("under avx2 4"), 1);
+    assert_int_equal(called("under "), 6);
+    assert_null(strstr(calls, "SANITIZE"));
+
+    assert_int_equal(run_script(variables, "tests/run.sh", "--isa c --threads 2 -R x"),
+                     0);
+    assert_int_equal(called("under c 2"), 1);
+    assert_int_equal(called("under "), 1);
+    assert_has(calls, " -R x\n");
+}
+
+static void test_one_of_them_follows_by_turns(void **state)
+{
+    (void)state;
+    const char *variables = DEFAULTS
+        "HAS='c avx2' RELEASE=" COUNTS(5, 0, 0, 1) " SANITIZE=" COUNTS(5, 0, 0, 1);
+    assert_int_equal(run_script(variables, "tests/run.sh", "--turn 124"),
+                     0); // 12 x 10 + 4
+    assert_has(output, "again: sh tests/run.sh --isa avx2 --threads 2\n");
+    assert_int_equal(called("under avx2 2"), 1);
+    assert_int_equal(called("under "), 1);
+    assert_string_equal(last_line(output), "12 passed, 0 failed, 3 skipped");
+}
+
+static void test_what_no_cpu_has_is_refused_before_anything_is_built(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"--isa sse9", "--isa c --threads 3", "--turn x",
+                                        "--isa"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(run_script(DEFAULTS, "tests/run.sh", wrong[i]), 2);
+        assert_has(output, "tests/run.sh: --");
+        assert_string_equal(calls, "");
+    }
+}
+
 static void test_the_runner_stops_where_a_package_is_missing(void **state)
 {
     (void)state;
@@ -351,6 +424,9 @@ int main(void)
         SCRIPT_TEST(test_the_runner_never_takes_nothing_for_a_success),
         SCRIPT_TEST(test_a_build_that_fails_counts_as_failed_and_the_other_still_runs),
         SCRIPT_TEST(test_leaks_are_looked_for_only_where_that_works),
+        SCRIPT_TEST(test_the_suite_runs_under_each_instruction_set_on_one_two_and_four),
+        SCRIPT_TEST(test_one_of_them_follows_by_turns),
+        SCRIPT_TEST(test_what_no_cpu_has_is_refused_before_anything_is_built),
         SCRIPT_TEST(test_the_runner_stops_where_a_package_is_missing),
     };
     return cmocka_run_group_tests_name("scripts", tests, NULL, NULL);

@@ -91,7 +91,7 @@ static void test_a_killed_run_resumes_to_the_same_bytes(void **state)
         text, sizeof text,
         "'%s' train " SMALL_RUN " --out '%s' --kimg 640 --snap 0.32 >/dev/null 2>&1 & "
         "pid=$!; n=0; while [ ! -e '%s'/*/snapshot-000000.320.safetensors ] && "
-        "[ $n -lt 600 ]; do sleep 0.05; n=$((n+1)); done; kill -9 $pid; wait $pid; "
+        "[ $n -lt 12000 ]; do sleep 0.05; n=$((n+1)); done; kill -9 $pid; wait $pid; "
         "test -e '%s'/*/snapshot-000000.320.safetensors",
         TWINSCALE_PROGRAM, broken, broken, broken);
     assert_int_equal(code, 0);

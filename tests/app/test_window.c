@@ -25,7 +25,7 @@
 #define TITLE "twinscale window test"
 #define SCREEN_W 1440
 #define SCREEN_H 900
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 600000
 #define COLOR_G 0x40b8fau
 #define COLOR_TRAINING \
     0x55c58fu // the dot before "training"; without a total nothing else

@@ -25,7 +25,7 @@ static void in_folder(const char *format, ...)
 
 static void open_gpu(const char *environment)
 {
-    int code = run_command(said, sizeof said, "cd '%s' && env LD_LIBRARY_PATH=. %s %s",
+    int code = run_command(said, sizeof said, "cd '%s' && env LD_LIBRARY_PATH=. %s '%s'",
                            test_folder, environment, OPEN_GPU);
     if (code != 0)
         fail_msg("exit %d: %s", code, said);
@@ -83,7 +83,7 @@ static void test_a_module_of_another_kind_is_refused(void **state)
 static void test_the_module_is_found_along_the_library_path(void **state)
 {
     (void)state;
-    in_folder("rm -f * && ln -s '%s' . && ln -s '%s'/lib* .", MODULE, STANDINS);
+    in_folder("rm -f * && ln -s '%s' . && ln -s '%s'/* .", MODULE, STANDINS);
     open_gpu(KERNELS);
     assert_said("cuda:0 is cuda:0, note \"\"");
     assert_said("auto is cuda:0, note \"\"");
@@ -92,7 +92,7 @@ static void test_the_module_is_found_along_the_library_path(void **state)
 static void test_a_gpu_that_does_not_fit_is_told_with_what_is_needed(void **state)
 {
     (void)state;
-    in_folder("rm -f * && ln -s '%s' . && ln -s '%s'/lib* .", MODULE, STANDINS);
+    in_folder("rm -f * && ln -s '%s' . && ln -s '%s'/* .", MODULE, STANDINS);
     open_gpu("STANDIN_CAPABILITY=61 " KERNELS);
     assert_said("has compute capability 6.1, this program needs 7.5 or newer");
     assert_said("auto is cpu, note \"no GPU: cuda:0: NVIDIA H200 (stand-in) has compute");
@@ -105,7 +105,7 @@ static void test_a_gpu_that_does_not_fit_is_told_with_what_is_needed(void **stat
 static void test_nccl_that_is_missing_is_told(void **state)
 {
     (void)state;
-    in_folder("rm -f * && ln -s '%s' . && ln -s '%s'/lib* . && rm libnccl* && echo no "
+    in_folder("rm -f * && ln -s '%s' . && ln -s '%s'/* . && rm libnccl* && echo no "
               "library >libnccl.so.2",
               MODULE, STANDINS);
     open_gpu(KERNELS);
@@ -117,9 +117,9 @@ static void test_work_that_cannot_be_recorded_is_a_fault_with_advice(void **stat
 {
     (void)state;
     char text[4096];
-    in_folder("rm -f * && ln -s '%s' . && ln -s '%s'/lib* .", MODULE, STANDINS);
+    in_folder("rm -f * && ln -s '%s' . && ln -s '%s'/* .", MODULE, STANDINS);
     int code = run_command(text, sizeof text,
-                           "cd '%s' && env LD_LIBRARY_PATH=. " KERNELS " %s unfit",
+                           "cd '%s' && env LD_LIBRARY_PATH=. " KERNELS " '%s' unfit",
                            test_folder, OPEN_GPU);
     assert_int_equal(code, 98); // the stand-in saw it, too
     if (!strstr(text, "fault: cuda:0: the step could not be recorded as a CUDA graph "

@@ -20,7 +20,7 @@ static char text[65536];
 
 static int run_sample(const char *name, const char *order)
 {
-    return run_command(text, sizeof text, "FIBER_ORDER=%s %s %s", order, SAMPLES, name);
+    return run_command(text, sizeof text, "FIBER_ORDER=%s '%s' %s", order, SAMPLES, name);
 }
 
 static void assert_says(const char *sentence)
@@ -253,7 +253,7 @@ static void test_the_products_kernels_are_a_module_that_needs_nothing_else(void 
     if (!module)
         fail_msg("%s", dlerror());
     int status = run_command(text, sizeof text,
-                             "cat " TESTS_DIR "/../kernels/cuda/*.cu | "
+                             "cat '" TESTS_IN_QUOTES "'/../kernels/cuda/*.cu | "
                              "grep -c ^__global__");
     assert_int_equal(status, 0);
     assert_int_equal(kernel_count - before, atoi(text));
@@ -273,8 +273,8 @@ static int generate(const char *source)
     fputs(source, file);
     assert_int_equal(fclose(file), 0);
     int status = run_command(text, sizeof text,
-                             "sh %s %s %s/out.cpp && cat %s/out.cpp || { code=$?; "
-                             "ls %s; exit $code; }",
+                             "sh '%s' '%s' '%s/out.cpp' && cat '%s/out.cpp' || { "
+                             "code=$?; ls '%s'; exit $code; }",
                              GENERATE, path, folder, folder, folder);
     remove_folder(folder);
     return status;

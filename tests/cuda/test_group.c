@@ -201,7 +201,7 @@ static void test_a_rank_that_is_lost_is_a_fault_and_no_endless_wait(void **state
 {
     (void)state;
     int codes[2];
-    alarm(60);
+    alarm(600);
     run_ranks(lose_the_other, codes);
     alarm(0);
     assert_int_equal(codes[0], ENDS_WELL);

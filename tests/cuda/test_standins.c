@@ -15,7 +15,7 @@ static char text[65536];
 
 static int run(const char *environment, const char *program, const char *name)
 {
-    return run_command(text, sizeof text, "env %s %s %s %s", ON_STANDINS, environment,
+    return run_command(text, sizeof text, "env %s %s '%s' %s", ON_STANDINS, environment,
                        program, name);
 }
 

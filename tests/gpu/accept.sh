@@ -16,7 +16,7 @@ mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 3
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$root/build/accept
 device=${ACCEPT_DEVICE:-cuda:0}
-export XDG_CACHE_HOME=$build/cache
+export XDG_CACHE_HOME=$build/cache out root build device
 exec > >(tee "$out/log.txt") 2>&1
 python3 "$root/tests/gpu/accept.py" begin "$out" "$root" || exit 3
 
@@ -28,8 +28,8 @@ stage()
     local name=$1 limit=$(($2 * ${ACCEPT_PATIENCE:-1})) started
     started=$(date +%s%N)
     echo "== $name"
-    timeout --kill-after=5 "$limit" bash -c "set -euo pipefail; $(declare -f short_run "$3"); \
-        out='$out' root='$root' build='$build' device='$device'; $3" >"$out/$name.log" 2>&1
+    timeout --kill-after=5 "$limit" bash -c "set -euo pipefail; $(declare -f short_run "$3"); $3" \
+        >"$out/$name.log" 2>&1
     rc=$?
     tail -n 6 "$out/$name.log"
     python3 "$root/tests/gpu/accept.py" stage "$out" "$name" "$rc" \
