@@ -380,7 +380,7 @@ json_t *bench_settings_json(const struct bench *bench)
 {
     char *text = config_to_json(&bench->config);
     json_t *settings = text ? json_loads(text, 0, NULL) : NULL;
-    CHECK(settings, "the settings could not be written as JSON");
+    CHECK_MEMORY(settings, "the settings");
     free(text);
     return settings;
 }
@@ -389,7 +389,7 @@ enum status bench_commit_json(struct atomic_file *file, json_t *object)
 {
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(object);
-    CHECK(text, "the results could not be written as JSON");
+    CHECK_MEMORY(text, "the results");
     fprintf(file->stream, "%s\n", text);
     free(text);
     char kept[PATH_MAX];
@@ -453,7 +453,7 @@ enum status bench_command(int argc, char **argv)
             STATUS_USAGE, "bench: measure what? Give scaler, precision or layers, or see "
                           "twinscale bench --help");
     struct bench bench = {.seeds = 3, .seconds = 3.0, .monitor = monitor_create()};
-    CHECK(bench.monitor, "out of memory");
+    CHECK_MEMORY(bench.monitor, "a benchmark");
     enum status status = measure(&bench, argc, argv);
     close_folder(&bench);
     monitor_destroy(bench.monitor);

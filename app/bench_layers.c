@@ -219,7 +219,7 @@ static void seed_gradient(struct device *device, struct tensor *grad)
 {
     size_t bytes = tensor_bytes(grad);
     void *host = calloc(1, bytes);
-    CHECK(host, "out of memory");
+    CHECK_MEMORY(host, "a tensor");
     for (int sample = 0; sample < grad->shape.n; sample++)
         element_store(host, grad->dtype, (size_t)(sample * grad->c_stored),
                       sample % 2 ? -1.0f : 1.0f);
@@ -301,7 +301,7 @@ static enum status tell(const struct layer_bench *layers, struct atomic_file *fi
 static enum status measure_and_tell(struct layer_bench *layers, struct atomic_file *file)
 {
     struct trainer *trainer = calloc(1, sizeof *trainer);
-    CHECK(trainer, "out of memory");
+    CHECK_MEMORY(trainer, "a trainer");
     enum status status = trainer_create(trainer, &layers->bench->config);
     signals_answer(BENCH_ANSWER);
     if (status == STATUS_OK)

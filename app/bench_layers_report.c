@@ -95,7 +95,7 @@ static json_t *row_json(const struct layer_bench *layers, const struct layer_row
         bench_number(2e-9 * row->macs / row->median_sec), "macs", row->macs,
         "multiplications", row->way.multiplications, "share_of_peak",
         bench_number(bench_layers_share(layers, row)));
-    CHECK(object, "a row could not be written as JSON");
+    CHECK_MEMORY(object, "the results");
     return object;
 }
 
@@ -107,7 +107,7 @@ static json_t *total_json(const struct layer_bench *layers)
                                bench_number(2e-9 * total.macs / total.sec), "macs",
                                total.macs, "multiplications", total.multiplications,
                                "share_of_peak", bench_number(total.share));
-    CHECK(object, "the total could not be written as JSON");
+    CHECK_MEMORY(object, "the results");
     return object;
 }
 
@@ -134,6 +134,6 @@ json_t *bench_layers_json(const struct layer_bench *layers)
         layers->threads, "rounds", layers->rounds, "stopped", layers->bench->must_end,
         "peak_gflops", peak_json(layers), "passes", passes, "step", total_json(layers),
         "settings", bench_settings_json(layers->bench));
-    CHECK(object, "the results could not be written as JSON");
+    CHECK_MEMORY(object, "the results");
     return object;
 }

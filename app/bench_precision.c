@@ -215,7 +215,7 @@ static enum status measure_runs(struct comparison *comparison, struct mode *mode
 static enum status measure_precision(struct comparison *comparison, struct mode *mode)
 {
     struct trainer *trainer = calloc(2, sizeof *trainer);
-    CHECK(trainer, "out of memory");
+    CHECK_MEMORY(trainer, "a trainer");
     enum status status = measure_runs(comparison, mode, trainer);
     for (int run = 0; run < 2; run++)
         trainer_release(&trainer[run]);
@@ -288,7 +288,7 @@ static json_t *mode_json(const struct mode *mode)
     json_t *object =
         json_pack("{s:s, s:b, s:b}", "precision", precision_name(mode->precision),
                   "recompute", mode->recomputes, "measured", mode->is_measured);
-    CHECK(object, "a row could not be written as JSON");
+    CHECK_MEMORY(object, "the results");
     if (!mode->is_measured) {
         json_object_set_new(object, "reason", json_string(mode->reason));
         return object;
@@ -314,7 +314,7 @@ static json_t *mode_json(const struct mode *mode)
 static enum status write_json(const struct comparison *comparison)
 {
     json_t *settings = bench_settings_json(comparison->bench), *modes = json_array();
-    CHECK(modes, "the results could not be written as JSON");
+    CHECK_MEMORY(modes, "the results");
     json_object_del(settings, "precision"); // what the rows differ in
     json_object_del(settings, "recompute");
     for (int i = 0; i < MODE_COUNT; i++)
@@ -324,7 +324,7 @@ static enum status write_json(const struct comparison *comparison)
                   "program", "twinscale " TWINSCALE_VERSION, "device", comparison->device,
                   "data", comparison->data, "stopped", comparison->bench->must_end,
                   "modes", modes, "settings", settings);
-    CHECK(object, "the results could not be written as JSON");
+    CHECK_MEMORY(object, "the results");
     return bench_write_json(comparison->bench, object);
 }
 

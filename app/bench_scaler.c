@@ -148,7 +148,7 @@ static enum status draw_samples(struct trainer *trainer, struct bench_run *run,
     size_t bytes = tensor_bytes(&trainer->sampler.pixels) / SAMPLER_BATCH;
     uint64_t seeds[BENCH_SAMPLES];
     uint8_t *pixels = malloc(BENCH_SAMPLES * bytes);
-    CHECK(pixels, "out of memory");
+    CHECK_MEMORY(pixels, "pixels of samples");
     for (int i = 0; i < BENCH_SAMPLES; i++)
         seeds[i] = (uint64_t)i;
     sampler_load(&trainer->sampler, trainer->device, trainer->ema.average);
@@ -158,7 +158,7 @@ static enum status draw_samples(struct trainer *trainer, struct bench_run *run,
         run->diversity = bench_diversity(pixels, BENCH_SAMPLES, bytes);
     if (status == STATUS_OK && keeps_tiles) {
         run->tiles = malloc(BENCH_SHOWN * bytes);
-        CHECK(run->tiles, "out of memory");
+        CHECK_MEMORY(run->tiles, "a row of samples");
         memcpy(run->tiles, pixels, BENCH_SHOWN * bytes);
     }
     free(pixels);
@@ -191,7 +191,7 @@ static enum status measure_reals(struct bench_result *result,
     size_t bytes = tensor_bytes(&trainer->sampler.pixels) / SAMPLER_BATCH;
     size_t count = dataset->count < BENCH_SAMPLES ? dataset->count : BENCH_SAMPLES;
     uint8_t *pixels = malloc(count * bytes);
-    CHECK(pixels, "out of memory");
+    CHECK_MEMORY(pixels, "pixels of samples");
     batch_first_images(dataset, (uint64_t)trainer->config.seed, count, pixels);
     result->real_diversity = count < 2 ? NAN : bench_diversity(pixels, count, bytes);
     free(pixels);
@@ -275,7 +275,7 @@ static enum status train_one(struct session *session, const struct config *confi
 static enum status run_all(struct bench_result *result)
 {
     struct trainer *trainer = calloc(1, sizeof *trainer);
-    CHECK(trainer, "out of memory");
+    CHECK_MEMORY(trainer, "a trainer");
     enum status status = STATUS_OK;
     double started = now_seconds();
     for (int i = 0; i < result->run_count && status == STATUS_OK; i++) {
@@ -284,7 +284,7 @@ static enum status run_all(struct bench_result *result)
                                   .trainer = trainer,
                                   .history = history_create(),
                                   .all_started = started};
-        CHECK(session.history, "out of memory");
+        CHECK_MEMORY(session.history, "the curve of the scales");
         struct config config = result->bench->config;
         config.scaler = session.run->scaler;
         // As `train --scaler static` does.
@@ -325,7 +325,7 @@ static void list_runs(struct bench_result *result)
 {
     const struct bench *bench = result->bench;
     result->run = calloc((size_t)(BENCH_CHOICES * bench->seeds), sizeof *result->run);
-    CHECK(result->run, "out of memory");
+    CHECK_MEMORY(result->run, "the results");
     for (int i = 0; i < BENCH_CHOICES; i++)
         for (int seed = 0; seed < bench->seeds && !result->choice[i].is_left_out; seed++)
             result->run[result->run_count++] =

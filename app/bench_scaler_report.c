@@ -176,7 +176,7 @@ json_t *bench_run_json(const struct bench_run *run)
         count_pair(run->skipped), "held", count_pair(run->held), "scale", scale_json(run),
         "loss", number_pair(run->loss[NETWORK_G], run->loss[NETWORK_D]), "diversity",
         bench_number(run->diversity), "seconds", bench_number(run->seconds));
-    CHECK(object, "a run could not be written as JSON");
+    CHECK_MEMORY(object, "the results");
     if (run->reason[0])
         json_object_set_new(object, "reason", json_string(run->reason));
     return object;
@@ -205,7 +205,7 @@ static enum status write_json(const struct bench_result *result)
         bench_number(result->real_diversity), "diversity_samples", BENCH_SAMPLES,
         "stopped", result->bench->must_end, "runs", runs, "left_out", left_out,
         "settings", settings);
-    CHECK(object, "the results could not be written as JSON");
+    CHECK_MEMORY(object, "the results");
     return bench_write_json(result->bench, object);
 }
 
@@ -246,7 +246,7 @@ static enum status write_picture(const struct bench_result *result)
     struct dashboard *panels = calloc(BENCH_CHOICES, sizeof *panels);
     char title[360], path[1024], precision[PRECISION_TEXT];
     int count = 0;
-    CHECK(panels, "out of memory");
+    CHECK_MEMORY(panels, "the panels of bench.png");
     for (int i = 0; i < result->run_count; i++)
         if (result->run[i].seed == config->seed && result->run[i].end != BENCH_NOT_BEGUN)
             fill_panel(result, &result->run[i], &panels[count++]);

@@ -86,13 +86,13 @@ static void list_sampled(struct state_list *list, struct trainer *trainer)
     state_list_running(list, &sampler->net, EMA);
 }
 
-static void describe_all(struct saving *saving)
+static enum status describe_all(struct saving *saving, const char *path)
 {
     size_t most = 1;
     state_list_all(&saving->list, saving->trainer);
     list_sampled(&saving->list, saving->trainer);
     saving->tensors = calloc(saving->list.count, sizeof *saving->tensors);
-    CHECK(saving->tensors);
+    CHECK_MEMORY(saving->tensors, "%zu tensors", saving->list.count);
     for (size_t i = 0; i < saving->list.count; i++) {
         const struct state_tensor *entry = &saving->list.entry[i];
         size_t elements = tensor_elements(&entry->tensor);
@@ -100,7 +100,12 @@ static void describe_all(struct saving *saving)
         state_describe(entry, &saving->tensors[i]);
     }
     saving->packed = malloc(most * sizeof *saving->packed);
-    CHECK(saving->packed, "%zu elements", most);
+    if (!saving->packed)
+        return status_fail(STATUS_FAILED,
+                           "%s: not saved: out of memory for its largest tensor, %zu "
+                           "bytes",
+                           path, most * sizeof *saving->packed);
+    return STATUS_OK;
 }
 
 static enum status check_all_finite(struct saving *saving)
@@ -143,10 +148,11 @@ static enum status write_state(struct saving *saving, const char *path)
 enum status checkpoint_save(struct trainer *trainer, const char *path)
 {
     struct saving *saving = calloc(1, sizeof *saving);
-    CHECK(saving);
+    CHECK_MEMORY(saving, "a snapshot");
     saving->trainer = trainer;
-    describe_all(saving);
-    enum status status = check_all_finite(saving);
+    enum status status = describe_all(saving, path);
+    if (status == STATUS_OK)
+        status = check_all_finite(saving);
     if (status == STATUS_OK)
         status = write_state(saving, path);
     free(saving->packed);
@@ -178,7 +184,7 @@ static enum status check_format(const struct checkpoint *checkpoint)
 enum status checkpoint_open(const char *path, struct checkpoint **checkpoint)
 {
     struct checkpoint *opened = calloc(1, sizeof *opened);
-    CHECK(opened);
+    CHECK_MEMORY(opened, "a checkpoint");
     snprintf(opened->path, sizeof opened->path, "%s", path);
     enum status status = safetensors_open(path, &opened->file);
     if (status == STATUS_OK)
@@ -264,7 +270,7 @@ uint64_t checkpoint_digest(const struct checkpoint *checkpoint)
 {
     size_t count = safetensors_count(checkpoint->file);
     const struct safetensor **order = malloc((count + 1) * sizeof *order);
-    CHECK(order);
+    CHECK_MEMORY(order, "the names of tensors");
     for (size_t i = 0; i < count; i++)
         order[i] = safetensors_at(checkpoint->file, i);
     qsort(order, count, sizeof *order, by_name);
@@ -349,7 +355,7 @@ static enum status load_tensors(const struct checkpoint *checkpoint,
                                 struct trainer *trainer)
 {
     struct state_list *list = malloc(sizeof *list);
-    CHECK(list);
+    CHECK_MEMORY(list, "the names of tensors");
     state_list_all(list, trainer);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list->count && status == STATUS_OK; i++)
@@ -400,7 +406,7 @@ enum status checkpoint_load_generator(const struct checkpoint *checkpoint,
                                       const struct net *generator, int raw, float *block)
 {
     struct state_list *list = malloc(sizeof *list);
-    CHECK(list);
+    CHECK_MEMORY(list, "the names of tensors");
     list->count = 0;
     state_list_block(list, generator, raw ? "" : EMA, block);
     enum status status = STATUS_OK;

@@ -70,10 +70,10 @@ json_t *checkpoint_scaler_json(const struct grad_scaler_saved *saved)
         const struct field *field = &scaler_fields[i];
         if (field->presence == FIELD_IF_HELD && !saved->held && !saved->is_held)
             continue;
-        CHECK(json_object_set_new(
-                  json, field->name,
-                  field_json(field, (const char *)saved + field->offset)) == 0,
-              "%s could not be written as JSON", field->name);
+        CHECK_MEMORY(json_object_set_new(
+                         json, field->name,
+                         field_json(field, (const char *)saved + field->offset)) == 0,
+                     "the state of a scaler");
     }
     return json;
 }
@@ -82,7 +82,7 @@ static char *dump(json_t *json)
 {
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(json);
-    CHECK(text, "a JSON value could not be written");
+    CHECK_MEMORY(text, "the state of a run");
     return text;
 }
 
@@ -96,12 +96,14 @@ char *checkpoint_state_json(const struct trainer *trainer)
                   checkpoint_scaler_json(&g), "scaler_d", checkpoint_scaler_json(&d));
     // Only where there were some: elsewhere a snapshot is what it was before.
     if (trainer->progress.rollbacks)
-        CHECK(json_object_set_new(state, "rollbacks",
-                                  json_integer(trainer->progress.rollbacks)) == 0);
+        CHECK_MEMORY(json_object_set_new(state, "rollbacks",
+                                         json_integer(trainer->progress.rollbacks)) == 0,
+                     "the state of a run");
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS) {
         struct grad_scaler_saved fake = grad_scaler_save(&trainer->topology.fake);
-        CHECK(json_object_set_new(state, "scaler_d_fake",
-                                  checkpoint_scaler_json(&fake)) == 0);
+        CHECK_MEMORY(json_object_set_new(state, "scaler_d_fake",
+                                         checkpoint_scaler_json(&fake)) == 0,
+                     "the state of a run");
     }
     return dump(state);
 }

@@ -56,7 +56,7 @@ static size_t pixels_of(const struct tensor *tensor)
 void state_download(struct device *device, const struct tensor *tensor, float *packed)
 {
     float *stored = malloc(tensor_bytes(tensor));
-    CHECK(stored, "%zu bytes", tensor_bytes(tensor));
+    CHECK_MEMORY(stored, "%zu bytes of a tensor", tensor_bytes(tensor));
     device->ops->memory.download(device, stored, tensor->data, tensor_bytes(tensor));
     size_t channels = (size_t)tensor->shape.c;
     for (size_t pixel = 0; pixel < pixels_of(tensor); pixel++)
@@ -68,7 +68,7 @@ void state_download(struct device *device, const struct tensor *tensor, float *p
 void state_upload(struct device *device, const struct tensor *tensor, const float *packed)
 {
     float *stored = calloc(1, tensor_bytes(tensor));
-    CHECK(stored, "%zu bytes", tensor_bytes(tensor));
+    CHECK_MEMORY(stored, "%zu bytes of a tensor", tensor_bytes(tensor));
     size_t channels = (size_t)tensor->shape.c;
     for (size_t pixel = 0; pixel < pixels_of(tensor); pixel++)
         memcpy(stored + pixel * (size_t)tensor->c_stored, packed + pixel * channels,

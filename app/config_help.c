@@ -59,7 +59,7 @@ static struct defaults read_defaults(void)
     config_default(&defaults.plain);
     defaults.of_preset =
         calloc((size_t)embedded_preset_count, sizeof *defaults.of_preset);
-    CHECK(defaults.of_preset, "out of memory");
+    CHECK_MEMORY(defaults.of_preset, "the settings of a preset");
     for (int i = 0; i < embedded_preset_count; i++) {
         defaults.of_preset[i] = defaults.plain;
         enum status status =

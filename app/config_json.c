@@ -15,7 +15,7 @@ static void print_string(FILE *stream, const char *text)
 {
     json_t *string = json_string(text);
     char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
-    CHECK(quoted, "text in a config is not UTF-8, or out of memory");
+    CHECK_MEMORY(quoted, "the settings");
     fputs(quoted, stream);
     free(quoted);
     json_decref(string);
@@ -27,7 +27,7 @@ char *config_to_json(const struct config *config)
     char *json = NULL, text[CONFIG_TEXT];
     size_t bytes;
     FILE *stream = open_memstream(&json, &bytes);
-    CHECK(stream, "out of memory");
+    CHECK_MEMORY(stream, "the settings");
     fputs("{\n", stream);
     for (int i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
@@ -42,7 +42,7 @@ char *config_to_json(const struct config *config)
         fputs(i + 1 < setting_count ? ",\n" : "\n", stream);
     }
     fputs("}\n", stream);
-    CHECK(fclose(stream) == 0, "out of memory");
+    CHECK_MEMORY(fclose(stream) == 0, "the settings");
     return json;
 }
 

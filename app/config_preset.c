@@ -50,7 +50,7 @@ static enum status read_file(const char *path, const char *source, char **text)
                            "%s: %s: %s; give a preset's name or the path of a .json file",
                            source, path, reason);
     *text = calloc(1, PRESET_FILE_BYTES_MAX + 1);
-    CHECK(*text, "out of memory");
+    CHECK_MEMORY(*text, "a preset");
     errno = 0;
     size_t bytes = fread(*text, 1, PRESET_FILE_BYTES_MAX + 1, file);
     int failed = ferror(file), error = errno;
@@ -74,7 +74,7 @@ static enum status set_name_from_path(struct config *config, const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *stem = strdup(slash ? slash + 1 : path);
-    CHECK(stem, "out of memory");
+    CHECK_MEMORY(stem, "the name of a preset");
     stem[strlen(stem) - strlen(".json")] = '\0';
     enum status status = config_set(config, "preset", stem, "--preset");
     free(stem);

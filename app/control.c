@@ -147,7 +147,7 @@ enum status control_open(const char *folder, struct monitor *monitor,
                          struct control **control)
 {
     struct control *opened = calloc(1, sizeof *opened);
-    CHECK(opened);
+    CHECK_MEMORY(opened, "the socket of ctl");
     opened->monitor = monitor;
     opened->folder = open_folder(folder);
     opened->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);

@@ -25,10 +25,10 @@
 static struct group *create(const struct group_start *start)
 {
     struct group *group = calloc(1, sizeof *group);
-    CHECK(group);
+    CHECK_MEMORY(group, "the ranks");
     group->world = start->world;
     group->peers = calloc((size_t)start->world, sizeof *group->peers);
-    CHECK(group->peers);
+    CHECK_MEMORY(group->peers, "the ranks");
     for (int rank = 0; rank < start->world; rank++)
         group->peers[rank].fd = -1;
     group->grace_sec = start->grace_sec > 0.0 ? start->grace_sec : GRACE_SEC;

@@ -10,7 +10,7 @@
 
 static json_t *checked(json_t *json)
 {
-    CHECK(json, "what a checkpoint holds could not be written as JSON");
+    CHECK_MEMORY(json, "what a checkpoint holds");
     return json;
 }
 
@@ -87,7 +87,7 @@ enum status info_print_json(const char *path, const struct checkpoint *checkpoin
         settings_json(&config), "digest", digest));
     char *text = json_dumps(info, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     json_decref(info);
-    CHECK(text, "what a checkpoint holds could not be written as JSON");
+    CHECK_MEMORY(text, "what a checkpoint holds");
     puts(text);
     free(text);
     return STATUS_OK;

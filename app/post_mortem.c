@@ -35,7 +35,7 @@ static enum status write_text(const struct report *report, const char *name,
 static enum status write_options(const struct report *report)
 {
     char *json = config_to_json(&report->trainer->config);
-    CHECK(json, "the settings could not be written as JSON");
+    CHECK_MEMORY(json, "the settings");
     enum status status = write_text(report, "options.json", json);
     free(json);
     return status;
@@ -50,7 +50,7 @@ static enum status write_layers(const struct report *report, const struct storm 
                   "layers", report_layers_of_skip(report, slot));
     char *json =
         layers ? json_dumps(layers, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
-    CHECK(json, "the statistics of layers could not be written as JSON");
+    CHECK_MEMORY(json, "the statistics of layers");
     json_decref(layers);
     enum status status = write_text(report, "layers.json", json);
     free(json);

@@ -383,11 +383,11 @@ static enum status any_run(struct run *run, int argc, char **argv)
 enum status train_command(int argc, char **argv)
 {
     struct run *run = calloc(1, sizeof *run);
-    CHECK(run);
+    CHECK_MEMORY(run, "a run");
     run->saved_at = -1;
     int wants_help = 0;
     run->monitor = monitor_create();
-    CHECK(run->monitor);
+    CHECK_MEMORY(run->monitor, "a run");
     enum status status = signals_open(run->monitor);
     int has_signals = status == STATUS_OK;
     config_default(&run->config);

@@ -148,11 +148,11 @@ enum status run_compare_scalers(struct run *run)
     const char *key;
     enum status status = STATUS_OK;
     free(text);
-    CHECK(state);
+    CHECK_MEMORY(state, "the state of the scalers");
     json_object_foreach(state, key, value)
     {
         char *item = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        CHECK(item);
+        CHECK_MEMORY(item, "the state of the scalers");
         if (status == STATUS_OK)
             status = group_agree(run->group, key, item,
                                  "the ranks no longer train the same networks, which is "

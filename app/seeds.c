@@ -74,7 +74,7 @@ static enum status read_list(const char *text, uint64_t *list, int *count)
 enum status seeds_parse(const char *text, uint64_t **seeds, int *count)
 {
     uint64_t *list = malloc(SEEDS_MAX * sizeof *list);
-    CHECK(list);
+    CHECK_MEMORY(list, "the seeds");
     *count = 0;
     enum status status = read_list(text, list, count);
     if (status != STATUS_OK) {

@@ -355,7 +355,7 @@ void trainer_release(struct trainer *trainer)
 enum status trainer_rebuild(struct trainer *trainer)
 {
     struct trainer *before = malloc(sizeof *before);
-    CHECK(before);
+    CHECK_MEMORY(before, "a trainer");
     CHECK(results_pending(&trainer->results) == 0, "steps are on their way");
     *before = *trainer;
     *trainer = (struct trainer){

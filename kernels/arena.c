@@ -31,7 +31,7 @@ void arena_reserve_at(struct arena *arena, void **pointer, size_t offset)
     if (arena->slot_count == arena->slot_room) {
         arena->slot_room = arena->slot_room ? arena->slot_room * 2 : 32;
         arena->slots = realloc(arena->slots, arena->slot_room * sizeof *arena->slots);
-        CHECK(arena->slots, "%s: no memory for %zu slots", arena->name, arena->slot_room);
+        CHECK_MEMORY(arena->slots, "%zu slots of %s", arena->slot_room, arena->name);
     }
     arena->slots[arena->slot_count++] = (struct arena_slot){pointer, offset};
 }

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static _Thread_local char message[1024];
 
@@ -41,6 +42,20 @@ const char *status_word(enum status code)
 #undef X
     };
     return words[code];
+}
+
+void memory_failed(const char *format, ...)
+{
+    char what[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    fprintf(stderr,
+            "twinscale: out of memory for %s; free some, or raise the limit (ulimit -v); "
+            "every snapshot that was saved is good\n",
+            what);
+    _exit(status_exit_code(STATUS_FAILED));
 }
 
 void check_failed(const char *file, int line, const char *claim, const char *format, ...)

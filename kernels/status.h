@@ -59,6 +59,19 @@ const char *status_word(enum status code);
             check_failed(__FILE__, __LINE__, #claim, " " __VA_ARGS__); \
     } while (0)
 
+/* Small memory that a function without a status cannot do without: ends the program with
+ * exit code 1 and "out of memory for ...". Snapshots are whole at any moment. Large blocks,
+ * and whatever saves or checks a snapshot, return a status instead.
+ *     CHECK_MEMORY(list, "%zu names", count); */
+#define CHECK_MEMORY(pointer, ...)      \
+    do {                                \
+        if (!(pointer))                 \
+            memory_failed(__VA_ARGS__); \
+    } while (0)
+
+void memory_failed(const char *format, ...)
+    __attribute__((noreturn, format(printf, 1, 2)));
+
 void check_failed(const char *file, int line, const char *claim, const char *format, ...)
     __attribute__((noreturn, format(printf, 4, 5)));
 

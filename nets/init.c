@@ -50,7 +50,7 @@ void net_initialise(struct net *net, uint64_t seed, uint64_t salt)
 {
     const struct memory_ops *memory = &net->device->ops->memory;
     float *host = calloc(net->param_elements + net->buffer_elements, sizeof *host);
-    CHECK(host, "%zu elements", net->param_elements);
+    CHECK_MEMORY(host, "%zu weights", net->param_elements);
     for (int i = 0; i < net->param_count; i++)
         fill_param(&net->param[i].shape, net->param[i].role, seed,
                    salt << 16 | (uint64_t)i, host + net->param[i].offset);

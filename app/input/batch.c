@@ -52,7 +52,7 @@ void batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
 {
     CHECK(dataset->count > 0 && dataset->count <= UINT32_MAX, "%zu", dataset->count);
     uint32_t *order = malloc(dataset->count * sizeof *order);
-    CHECK(order, "no memory for the order of %zu images", dataset->count);
+    CHECK_MEMORY(order, "the order of %zu images", dataset->count);
     for (size_t i = 0; i < count; i++) {
         uint64_t image = first + i;
         if (i == 0 || image % dataset->count == 0)

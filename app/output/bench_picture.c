@@ -140,10 +140,8 @@ enum status bench_picture_write(const char *title, const struct dashboard *runs,
     struct area last = cell(count - 1);
     int width = (int)(cell(columns - 1).x + PANEL_W + GAP);
     int height = (int)(last.y + last.h + GAP);
-    uint32_t *pixels = malloc(sizeof *pixels * (size_t)width * (size_t)height);
-    if (!pixels)
-        return status_fail(STATUS_FAILED, "%s: no memory for a picture of %dx%d pixels",
-                           path, width, height);
+    uint32_t *pixels;
+    TRY(picture_pixels(path, width, height, &pixels));
     draw_all(pixels, width, height, title, runs, count);
     enum status status = picture_write(path, pixels, width, height);
     free(pixels);

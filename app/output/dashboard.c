@@ -199,9 +199,8 @@ static enum status write_picture(const struct dashboard *dashboard, const char *
                                  void (*draw)(const struct canvas *canvas,
                                               const struct dashboard *dashboard))
 {
-    uint32_t *pixels = malloc(sizeof *pixels * (size_t)width * (size_t)height);
-    if (!pixels)
-        return status_fail(STATUS_FAILED, "%s: no memory for the picture", path);
+    uint32_t *pixels;
+    TRY(picture_pixels(path, width, height, &pixels));
     struct canvas canvas;
     picture_open(&canvas, pixels, width, height, width * 4, 1.0);
     draw(&canvas, dashboard);

@@ -55,7 +55,7 @@ static void push_change(struct logs *logs, const struct change *change)
         return;
     logs->changes =
         realloc(logs->changes, (logs->change_count + 1) * sizeof *logs->changes);
-    CHECK(logs->changes, "no memory for %zu events", logs->change_count);
+    CHECK_MEMORY(logs->changes, "%zu events", logs->change_count);
     logs->changes[logs->change_count++] = *change;
 }
 
@@ -124,7 +124,7 @@ static void add_tick(void *context, json_t *tick)
     if (rollbacks_gave_up(&logs->rollbacks, tick))
         return;
     logs->ticks = realloc(logs->ticks, (logs->tick_count + 1) * sizeof *logs->ticks);
-    CHECK(logs->ticks, "no memory for %zu ticks", logs->tick_count);
+    CHECK_MEMORY(logs->ticks, "%zu ticks", logs->tick_count);
     logs->ticks[logs->tick_count++] = (struct tick_facts){
         .step = step,
         .kimg = mean_of(tick, "Progress/kimg"),

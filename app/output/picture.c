@@ -1,8 +1,33 @@
 #include "app/output/picture.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "app/output/grid.h"
+
+/* What cairo, FreeType and Fontconfig take at most for a picture, with the fonts that the
+ * first one loads. They crash where they get no memory, and a picture is not worth a run: so
+ * it is looked for before they are called. */
+#define DRAWING_BYTES ((size_t)64 << 20)
+
+static int has_room_to_draw(void)
+{
+    void *room = mmap(NULL, DRAWING_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return room != MAP_FAILED && munmap(room, DRAWING_BYTES) == 0;
+}
+
+enum status picture_pixels(const char *path, int width, int height, uint32_t **pixels)
+{
+    *pixels = NULL;
+    if (has_room_to_draw())
+        *pixels = malloc(sizeof **pixels * (size_t)width * (size_t)height);
+    if (!*pixels)
+        return status_fail(STATUS_FAILED,
+                           "%s: not drawn: out of memory for a picture of %dx%d pixels",
+                           path, width, height);
+    return STATUS_OK;
+}
 
 void picture_open(struct canvas *canvas, uint32_t *pixels, int width, int height,
                   int stride, double scale)

@@ -9,6 +9,10 @@
 #include "app/output/canvas.h"
 #include "kernels/status.h"
 
+/* Pixels for a picture that is to be written to `path`; the caller frees. STATUS_FAILED where
+ * there is no memory for them, or for what drawing takes besides. */
+enum status picture_pixels(const char *path, int width, int height, uint32_t **pixels);
+
 /* Begins a picture of the background's colour on `pixels` (0x00RRGGBB, native order), stride
  * in bytes; `scale` pixels make a unit of the canvas. */
 void picture_open(struct canvas *canvas, uint32_t *pixels, int width, int height,

@@ -281,7 +281,7 @@ char *tick_json(const struct tick *tick, double timestamp)
     // 15 digits: every decimal that a person would write comes back as it was.
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(15));
     json_decref(json);
-    CHECK(text, "no memory for a line of stats");
+    CHECK_MEMORY(text, "a line of stats.jsonl");
     return text;
 }
 

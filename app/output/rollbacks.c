@@ -21,7 +21,7 @@ static void add(void *context, json_t *line)
         return;
     rollbacks->list =
         realloc(rollbacks->list, (rollbacks->count + 1) * sizeof *rollbacks->list);
-    CHECK(rollbacks->list, "no memory for %zu rollbacks", rollbacks->count);
+    CHECK_MEMORY(rollbacks->list, "%zu rollbacks", rollbacks->count);
     rollbacks->list[rollbacks->count++] = found;
 }
 

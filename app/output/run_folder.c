@@ -136,7 +136,7 @@ static enum status write_options(const struct run_folder *folder,
     TRY(atomic_open(&file,
                     run_folder_file(folder, path, sizeof path, "%s", "options.json")));
     char *json = config_to_json(config);
-    CHECK(json, "the settings could not be written as JSON");
+    CHECK_MEMORY(json, "the settings");
     fprintf(file.stream, "%s\n", json);
     free(json);
     return atomic_commit(&file);

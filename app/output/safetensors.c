@@ -34,6 +34,13 @@ uint64_t digest_bytes(uint64_t digest, const void *data, size_t bytes)
 
 /* ---- reading --------------------------------------------------------------------- */
 
+// What the machine lacks says nothing about the file.
+static enum status unread_status(int error)
+{
+    return error == ENOMEM || error == EMFILE || error == ENFILE ? STATUS_FAILED
+                                                                 : STATUS_DATA;
+}
+
 static enum status map_stream(const char *path, FILE *stream,
                               struct safetensors_file *file)
 {
@@ -49,8 +56,8 @@ static enum status map_stream(const char *path, FILE *stream,
     size_t bytes = (size_t)facts.st_size;
     void *mapped = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fileno(stream), 0);
     if (mapped == MAP_FAILED)
-        return status_fail(STATUS_DATA, "%s: its %zu bytes cannot be mapped: %s", path,
-                           bytes, strerror(errno));
+        return status_fail(unread_status(errno), "%s: its %zu bytes cannot be mapped: %s",
+                           path, bytes, strerror(errno));
     file->mapped = mapped;
     file->mapped_bytes = bytes;
     return STATUS_OK;
@@ -61,7 +68,7 @@ static enum status map_file(const char *path, struct safetensors_file *file)
     char reason[REGULAR_REASON];
     FILE *stream = regular_open(path, "r", "a safetensors file", reason);
     if (!stream)
-        return status_fail(STATUS_DATA, "%s: %s", path, reason);
+        return status_fail(unread_status(errno), "%s: %s", path, reason);
     enum status status = map_stream(path, stream, file);
     fclose(stream);
     return status;
@@ -133,7 +140,7 @@ static enum status read_mapped(const char *path, struct safetensors_file *file)
 enum status safetensors_open(const char *path, struct safetensors_file **file)
 {
     struct safetensors_file *opened = calloc(1, sizeof *opened);
-    CHECK(opened, "no memory to open %s", path);
+    CHECK_MEMORY(opened, "%s", path);
     enum status status = map_file(path, opened);
     if (status == STATUS_OK)
         status = read_mapped(path, opened);
@@ -189,7 +196,7 @@ const char *safetensors_metadata(const struct safetensors_file *file, const char
 static struct safetensor *in_file_order(const struct safetensor *tensors, size_t count)
 {
     struct safetensor *ordered = calloc(count + 1, sizeof *ordered);
-    CHECK(ordered, "no memory for %zu tensors", count);
+    CHECK_MEMORY(ordered, "%zu tensors", count);
     size_t used = 0;
     for (size_t width = 8; width >= 1; width /= 2)
         for (size_t i = 0; i < count; i++)
@@ -199,11 +206,17 @@ static struct safetensor *in_file_order(const struct safetensor *tensors, size_t
     return ordered;
 }
 
-/* The last word before the rename: what the disk gives back is what was meant. */
+/* The last word before the rename: what the disk gives back is what was meant. What could not
+ * be read for another reason says nothing about the disk. */
 static enum status verify(const struct atomic_file *file)
 {
     struct safetensors_file *copy;
-    if (safetensors_open(file->temporary, &copy) != STATUS_OK)
+    enum status status = safetensors_open(file->temporary, &copy);
+    if (status == STATUS_FAILED)
+        return status_fail(STATUS_FAILED,
+                           "%s: not saved: what was written could not be verified (%s)",
+                           file->path, status_message());
+    if (status != STATUS_OK)
         return status_fail(
             STATUS_FAILED,
             "%s: not saved: what was read back is not what was written; the "

@@ -57,11 +57,16 @@ static enum status compose_metadata(const char *path,
                                     const struct safetensors_header *header, json_t *root)
 {
     json_t *metadata = json_object();
-    json_object_set_new(root, SAFETENSORS_METADATA_KEY, metadata);
+    CHECK_MEMORY(json_object_set_new(root, SAFETENSORS_METADATA_KEY, metadata) == 0,
+                 "metadata");
     for (size_t i = 0; i < header->pair_count; i++) {
         const struct safetensors_pair *pair = &header->pairs[i];
         CHECK(!json_object_get(metadata, pair->key), "metadata %s twice", pair->key);
-        if (json_object_set_new(metadata, pair->key, json_string(pair->value)) != 0)
+        json_t *text = json_stringn_nocheck(pair->value, strlen(pair->value));
+        CHECK_MEMORY(text, "metadata");
+        int is_utf8 = json_string_set(text, pair->value) == 0;
+        CHECK_MEMORY(json_object_set_new(metadata, pair->key, text) == 0, "metadata");
+        if (!is_utf8)
             return status_fail(STATUS_FAILED,
                                "%s: not written: the metadata \"%s\" is not UTF-8 text; "
                                "rename the file or folder that it names",
@@ -69,7 +74,9 @@ static enum status compose_metadata(const char *path,
     }
     char checksum[SAFETENSORS_CHECKSUM_BYTES];
     snprintf(checksum, sizeof checksum, "%016" PRIx64, safetensors_checksum(header));
-    json_object_set_new(metadata, SAFETENSORS_CHECKSUM_KEY, json_string(checksum));
+    CHECK_MEMORY(json_object_set_new(metadata, SAFETENSORS_CHECKSUM_KEY,
+                                     json_string(checksum)) == 0,
+                 "metadata");
     return STATUS_OK;
 }
 
@@ -87,7 +94,8 @@ static void compose_tensor(const struct safetensor *tensor, size_t begin, json_t
     json_t *entry =
         json_pack("{s:s, s:o, s:[I,I]}", "dtype", tensor->dtype, "shape", shape,
                   "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
-    CHECK(json_object_set_new(root, tensor->name, entry) == 0, "%s", tensor->name);
+    CHECK_MEMORY(json_object_set_new(root, tensor->name, entry) == 0, "the name of %s",
+                 tensor->name);
 }
 
 enum status safetensors_header_compose(const char *path,
@@ -95,7 +103,7 @@ enum status safetensors_header_compose(const char *path,
                                        size_t *text_bytes)
 {
     json_t *root = json_object();
-    CHECK(root, "no memory for a header");
+    CHECK_MEMORY(root, "a header");
     enum status status = compose_metadata(path, h, root);
     size_t begin = 0;
     for (size_t i = 0; i < h->count && status == STATUS_OK; i++) {
@@ -104,11 +112,11 @@ enum status safetensors_header_compose(const char *path,
     }
     if (status == STATUS_OK) {
         char *json = json_dumps(root, JSON_COMPACT);
-        CHECK(json, "no memory for a header");
+        CHECK_MEMORY(json, "a header");
         size_t length = strlen(json);
         *text_bytes = (length + 7) / 8 * 8;
         *text = realloc(json, *text_bytes + 1);
-        CHECK(*text, "no memory for a header");
+        CHECK_MEMORY(*text, "a header");
         memset(*text + length, ' ', *text_bytes - length);
         (*text)[*text_bytes] = '\0';
     }
@@ -140,7 +148,7 @@ static int by_key(const void *a, const void *b)
 static uint64_t digest_metadata(uint64_t digest, const struct safetensors_header *header)
 {
     struct safetensors_pair *sorted = calloc(header->pair_count + 1, sizeof *sorted);
-    CHECK(sorted, "no memory for %zu pairs", header->pair_count);
+    CHECK_MEMORY(sorted, "%zu metadata", header->pair_count);
     if (header->pair_count)
         memcpy(sorted, header->pairs, header->pair_count * sizeof *sorted);
     qsort(sorted, header->pair_count, sizeof *sorted, by_key);
@@ -196,7 +204,7 @@ uint64_t safetensors_checksum(const struct safetensors_header *header)
 {
     uint64_t digest = digest_metadata(DIGEST_START, header);
     const struct safetensor **sorted = calloc(header->count + 1, sizeof *sorted);
-    CHECK(sorted, "no memory for %zu tensors", header->count);
+    CHECK_MEMORY(sorted, "%zu tensors", header->count);
     for (size_t i = 0; i < header->count; i++)
         sorted[i] = &header->tensors[i];
     qsort(sorted, header->count, sizeof *sorted, by_name);

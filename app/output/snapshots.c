@@ -60,7 +60,7 @@ static int list_snapshots(const char *folder, struct snapshot_list *list)
         if (list->count == room) {
             room = room ? 2 * room : 16;
             list->snapshot = realloc(list->snapshot, room * sizeof *list->snapshot);
-            CHECK(list->snapshot, "no memory for %zu names", room);
+            CHECK_MEMORY(list->snapshot, "%zu names of snapshots", room);
         }
         list->count += (size_t)read_name(entry->d_name, &list->snapshot[list->count]);
     }
