@@ -264,6 +264,9 @@ static void print_surroundings(FILE *stream)
         stream, "log.txt",
         "what the terminal shows from the line \"run\" on, and besides a line for "
         "every skip, every move of a loss scale and every snapshot");
+    print_entry(
+        stream, "batch-step000.png",
+        "a batch with an image unlike the others, that one first; of the first 16");
     print_entry(stream, "post-mortem/",
                 "after an overflow storm: reason, settings, last batch, layers, events");
     print_entry(stream, "control", "a socket for `twinscale ctl`, while the run goes on");

@@ -1,126 +1,14 @@
 #include "app/diagnosis.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "app/checkpoint_tensors.h"
 #include "app/input/batch.h"
-#include "app/output/progress.h"
 #include "app/train.h"
-
-#define STUBBORN_SKIPS 8       // in a row: 2^8 less has not helped
-#define SENSIBLE_SCALE 1024.0f // most gradients fit at this one
-#define GOOD_SHARE 4           // an interval's part after which a scale counts as tried
-
-/* ---- the cause ------------------------------------------------------------------- */
-
-enum overflow_cause overflow_cause(const struct overflow_facts *facts)
-{
-    int is_first = facts->skips_in_a_row <= 1;
-    int is_tried = facts->good_steps >= facts->growth_interval / GOOD_SHARE;
-    if (!facts->has_place && !facts->found_inf)
-        return facts->found_inf_unscaled ? CAUSE_UNSCALING : CAUSE_NORM;
-    if (!facts->has_place && facts->forward_finite)
-        return CAUSE_ELSEWHERE;
-    int is_forward =
-        !facts->forward_finite || (facts->has_place && facts->kind == SURVEY_ACTIVATION);
-    int is_invalid =
-        facts->has_place && facts->nan > 0 && facts->inf == 0 && !facts->may_hide_inf;
-    if (is_first && facts->only_real && is_tried && !is_invalid)
-        return CAUSE_OUTLIER;
-    if (is_invalid)
-        return CAUSE_INVALID;
-    if (is_forward)
-        return CAUSE_FORWARD;
-    int is_stubborn =
-        facts->skips_in_a_row >= STUBBORN_SKIPS && facts->scale <= SENSIBLE_SCALE;
-    if (facts->scale < 1.0f || is_stubborn || !facts->is_half)
-        return CAUSE_GRADIENTS;
-    return CAUSE_SCALE;
-}
-
-const char *overflow_cause_word(enum overflow_cause cause)
-{
-    static const char *const words[] = {
-        [CAUSE_SCALE] = "scale",         [CAUSE_OUTLIER] = "outlier",
-        [CAUSE_GRADIENTS] = "gradients", [CAUSE_FORWARD] = "forward",
-        [CAUSE_INVALID] = "invalid",     [CAUSE_UNSCALING] = "unscaling",
-        [CAUSE_NORM] = "norm",           [CAUSE_ELSEWHERE] = "elsewhere"};
-    return words[cause];
-}
-
-const char *overflow_keep_f32(const struct overflow_facts *facts,
-                              char text[OVERFLOW_KEEP])
-{
-    text[0] = '\0';
-    if (facts->fp32_layers[0])
-        snprintf(text, OVERFLOW_KEEP,
-                 "keep what overflowed in f32 with --fp32-layers %s, ",
-                 facts->fp32_layers);
-    return text;
-}
-
-// "--d-lr", or what keeps more of the range where the precision is the limit.
-static void advise_range(const struct overflow_facts *facts, const char *network,
-                         char *text, size_t bytes)
-{
-    char letter = network[0] == 'G' ? 'g' : 'd', keep[OVERFLOW_KEEP];
-    if (facts->is_half)
-        snprintf(text, bytes, "lower --%c-lr, %sor train with --precision bf16 or fp32",
-                 letter, overflow_keep_f32(facts, keep));
-    else
-        snprintf(text, bytes, "lower --%c-lr", letter);
-}
-
-const char *overflow_advice(enum overflow_cause cause, const struct overflow_facts *facts,
-                            const char *network, const char *files, char *text,
-                            size_t bytes)
-{
-    char range[OVERFLOW_KEEP + 96];
-    advise_range(facts, network, range, sizeof range);
-    switch (cause) {
-    case CAUSE_SCALE:
-        snprintf(text, bytes,
-                 "the scale was too high for this layer; it has been lowered, nothing "
-                 "needs to be done");
-        break;
-    case CAUSE_OUTLIER:
-        snprintf(text, bytes,
-                 "only real images overflowed, at a scale that was good for many: one of "
-                 "them may be unlike the others; look at %s",
-                 files[0] ? files : "this batch");
-        break;
-    case CAUSE_GRADIENTS:
-        snprintf(text, bytes, "gradients stay out of range at any scale; %s", range);
-        break;
-    case CAUSE_FORWARD:
-        snprintf(text, bytes,
-                 "activations left the range of the forward pass, so no loss scale can "
-                 "help; %s",
-                 range);
-        break;
-    case CAUSE_INVALID:
-        snprintf(text, bytes,
-                 "NaN with no inf before it: a division by zero, an exp out of range, or "
-                 "a weight that is NaN already; go on from an older snapshot with a "
-                 "lower --%c-lr",
-                 network[0] == 'G' ? 'g' : 'd');
-        break;
-    case CAUSE_UNSCALING:
-        snprintf(text, bytes,
-                 "dividing by a scale below 1 took a finite gradient out of range; %s",
-                 range);
-        break;
-    case CAUSE_NORM:
-        snprintf(text, bytes, "each gradient is finite, their norm is not; %s", range);
-        break;
-    case CAUSE_ELSEWHERE:
-        snprintf(text, bytes,
-                 "no tensor of the last batch here holds it: an earlier batch of the "
-                 "step, another device, or a fault planted with --inject");
-        break;
-    }
-    return text;
-}
+#include "kernels/half.h"
 
 /* ---- the facts ------------------------------------------------------------------- */
 
@@ -132,11 +20,12 @@ static int reads_cast(const struct survey_entry *entry)
     return layer->casts_input && layer->dtype == DTYPE_F16;
 }
 
-static void take_stats(struct diagnosis *diagnosis, const struct survey *survey,
-                       const struct survey_stats *stats)
+static void take_stats(const struct trainer *trainer, struct diagnosis *diagnosis,
+                       const struct survey *survey, const struct survey_stats *stats)
 {
     diagnosis->entry = &survey->entry[diagnosis->place.entry];
     diagnosis->facts.has_place = 1;
+    diagnosis->facts.is_in_d = diagnosis->entry->net == &trainer->player[NETWORK_D].net;
     diagnosis->facts.may_hide_inf =
         diagnosis->place.kind == SURVEY_ACTIVATION && reads_cast(diagnosis->entry);
     diagnosis->facts.kind = diagnosis->place.kind;
@@ -152,6 +41,8 @@ static int find_in_view(const struct trainer *trainer, int slot,
     static const char *const words[] = {"real", "fakes", "generator"};
     const struct look_view *view = look_at_skip(trainer, slot);
     int is_bad[LOOK_PASSES] = {0}, first = -1;
+    diagnosis->facts.was_repeated = view != NULL;
+    diagnosis->facts.overflows_at_one = view && view->overflows_at_one;
     for (int pass = LOOK_PASSES - 1; view && pass >= 0; pass--) {
         const struct survey *survey = &trainer->look.survey[pass];
         struct nonfinite_place place;
@@ -164,7 +55,8 @@ static int find_in_view(const struct trainer *trainer, int slot,
     }
     if (first < 0)
         return 0;
-    take_stats(diagnosis, &trainer->look.survey[first],
+    diagnosis->facts.is_repeatable = 1;
+    take_stats(trainer, diagnosis, &trainer->look.survey[first],
                &view->stats[first][diagnosis->place.entry]);
     diagnosis->pass = words[first];
     diagnosis->is_exact = 1;
@@ -175,7 +67,7 @@ static int find_in_view(const struct trainer *trainer, int slot,
         if (fakes->entry[i].kind != SURVEY_WEIGHT_GRADIENT)
             is_bad[LOOK_D_FAKE] |= view->stats[LOOK_D_FAKE][i].inf > 0 ||
                                    view->stats[LOOK_D_FAKE][i].nan > 0;
-    diagnosis->facts.only_real = first == LOOK_D_REAL && !is_bad[LOOK_D_FAKE];
+    diagnosis->only_real = first == LOOK_D_REAL && !is_bad[LOOK_D_FAKE];
     return 1;
 }
 
@@ -213,7 +105,7 @@ static int find_in_survey(const struct trainer *trainer, int slot,
     struct nonfinite_place *place = &diagnosis->place;
     if (!survey_first_nonfinite(survey, stats, place))
         return 0;
-    take_stats(diagnosis, survey, &stats[place->entry]);
+    take_stats(trainer, diagnosis, survey, &stats[place->entry]);
     const struct survey_entry *entry = &survey->entry[place->entry];
     if (place->kind != SURVEY_WEIGHT_GRADIENT)
         return 1;
@@ -224,6 +116,56 @@ static int find_in_survey(const struct trainer *trainer, int slot,
         diagnosis->facts.may_hide_inf = 1;
     }
     return 1;
+}
+
+/* ---- weights --------------------------------------------------------------------- */
+
+// "NaN", "inf" or "-inf": printf would give a NaN its sign.
+static const char *nonfinite_word(float value)
+{
+    return isnan(value) ? "NaN" : value > 0.0f ? "inf" : "-inf";
+}
+
+// The first that is inf or NaN, with its index in the checkpoint's tensor.
+static int find_bad_value(struct device *device, const struct net *net, int param,
+                          char text[OVERFLOW_WEIGHT])
+{
+    struct tensor tensor = net_param_tensor(net, param, net->params);
+    size_t count = tensor_elements(&tensor), i = 0;
+    float *values = malloc(count * sizeof *values);
+    if (!values)
+        return 0;
+    state_download(device, &tensor, values);
+    while (i < count && is_finite_f32(values[i]))
+        i++;
+    if (i < count)
+        snprintf(text, OVERFLOW_WEIGHT, "%.6s.%.31s[%zu] is %s", net->name,
+                 net->param[param].name, i, nonfinite_word(values[i]));
+    free(values);
+    return i < count;
+}
+
+/* Of the layer where inf or NaN came first in the forward pass, or of one before it. Where
+ * no layer is known, of the network that was skipped, then of the other. Only there: with
+ * such a weight no forward pass is finite. */
+static void find_weight(const struct trainer *trainer, struct diagnosis *diagnosis)
+{
+    struct overflow_facts *facts = &diagnosis->facts;
+    if (facts->forward_finite && !(facts->has_place && facts->kind == SURVEY_ACTIVATION))
+        return;
+    for (int turn = 0; turn < NETWORK_COUNT && !facts->weight[0]; turn++) {
+        int is_d = turn ? !facts->is_in_d : facts->is_in_d;
+        const struct net *net = &trainer->player[is_d ? NETWORK_D : NETWORK_G].net;
+        int is_known = facts->has_place && diagnosis->entry->net == net;
+        for (int i = 0; i < net->param_count; i++)
+            if ((!is_known || net->param[i].layer <= diagnosis->entry->row) &&
+                find_bad_value(trainer->device, net, i, facts->weight)) {
+                facts->is_in_d = is_d;
+                break;
+            }
+        if (facts->has_place)
+            break;
+    }
 }
 
 /* ---- what f32 would mend --------------------------------------------------------- */
@@ -255,7 +197,8 @@ static void name_layers(const struct trainer *trainer, struct diagnosis *diagnos
 {
     struct overflow_facts *facts = &diagnosis->facts;
     const struct survey_entry *entry = diagnosis->entry;
-    if (!facts->has_place || diagnosis->cause == CAUSE_INVALID)
+    int is_nan = facts->inf == 0 && !facts->may_hide_inf;
+    if (!facts->has_place || is_nan || diagnosis->cause == CAUSE_WEIGHT)
         return; // no matter of range
     if (facts->kind == SURVEY_ACTIVATION && entry->dtype != DTYPE_F16 &&
         !reads_cast(entry))
@@ -280,24 +223,37 @@ static int had_finite_logits(const struct trainer *trainer, int slot)
     return losses.real.nonfinite + losses.fake.nonfinite == 0.0;
 }
 
-void diagnose(const struct trainer *trainer, int slot, int64_t good_steps,
-              struct diagnosis *diagnosis)
+// Where D's losses have a scale each, the one that overflowed tells whether it was lowered.
+static void take_scale(const struct trainer *trainer, int slot,
+                       struct overflow_facts *facts)
+{
+    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *fake =
+        slot < trainer->results.fake_count ? &trainer->last.fakes[slot] : NULL;
+    if (fake && !step_has_overflowed(record))
+        record = fake;
+    facts->scale = record->scale_used;
+    facts->scale_after = record->scale_after;
+    facts->at_floor = record->at_floor;
+}
+
+void diagnose(const struct trainer *trainer, int slot, struct diagnosis *diagnosis)
 {
     const struct step_record *record = &trainer->last.records[slot];
     int network = train_slot_network(trainer, slot);
     *diagnosis = (struct diagnosis){
         .pass = "",
-        .facts = {
-            .forward_finite = had_finite_logits(trainer, slot),
-            .is_half = trainer_gradients_are_half(&trainer->config, network),
-            .found_inf = record->found_inf != 0.0f || record->found_inf_elsewhere != 0.0f,
-            .found_inf_unscaled = record->found_inf_unscaled != 0.0f,
-            .scale = record->scale_used,
-            .skips_in_a_row = record->skipped_in_a_row,
-            .good_steps = good_steps,
-            .growth_interval = trainer->player[network].scaler.config.growth_interval}};
+        .facts = {.forward_finite = had_finite_logits(trainer, slot),
+                  .is_half = trainer_gradients_are_half(&trainer->config, network),
+                  .is_in_d = network == NETWORK_D,
+                  .found_inf =
+                      record->found_inf != 0.0f || record->found_inf_elsewhere != 0.0f,
+                  .found_inf_unscaled = record->found_inf_unscaled != 0.0f,
+                  .is_static = trainer->player[network].scaler.config.is_static}};
+    take_scale(trainer, slot, &diagnosis->facts);
     if (!find_in_view(trainer, slot, diagnosis))
         find_in_survey(trainer, slot, diagnosis);
+    find_weight(trainer, diagnosis);
     diagnosis->cause = overflow_cause(&diagnosis->facts);
     name_layers(trainer, diagnosis);
 }

@@ -12,16 +12,19 @@
 
 enum overflow_cause {
     CAUSE_SCALE,     // the scale was too high: the rule has done what there is to do
-    CAUSE_OUTLIER,   // real images unlike the others
+    CAUSE_OUTLIER,   // one real image unlike the others (outlier.h)
     CAUSE_GRADIENTS, // gradients are too large at any sensible scale
+    CAUSE_WEIGHT, // a weight is inf or NaN: nothing that is computed with it can be right
     CAUSE_FORWARD,   // activations left the range: no loss scale can help
-    CAUSE_INVALID,   // NaN without an inf before it: 0/0, a bad exp, a bad weight
+    CAUSE_INVALID,   // NaN in the forward pass without an inf before it: 0/0, a bad exp
     CAUSE_UNSCALING, // 1/scale, for a scale below 1, took a finite gradient out of f32
     CAUSE_NORM,      // finite gradients whose sum of squares is not
-    CAUSE_ELSEWHERE  // not to be seen in any tensor of the last batch on this device
+    CAUSE_ELSEWHERE, // not to be seen in any tensor of the last batch on this device
+    CAUSE_UNKNOWN    // what was seen has more than one explanation: none is given
 };
 
 #define OVERFLOW_LAYERS 160 // bytes
+#define OVERFLOW_WEIGHT 80
 
 /* What the cause is told from. */
 struct overflow_facts {
@@ -31,23 +34,25 @@ struct overflow_facts {
     float max_finite;
     int may_hide_inf;   // told from what came after it: an inf may have become NaN there
     int forward_finite; // all logits were
-    int only_real;      // it is in D's pass over real images, and not in that over fakes
-    int is_half;        // f16: a range of 65504
+    int was_repeated;   // the step was taken again ...
+    int is_repeatable;  // ... and the same was seen
+    int overflows_at_one; // a third time, at a scale of 1, it overflowed too
+    int is_half;          // f16: a range of 65504
     int found_inf, found_inf_unscaled;
-    float scale;
-    int64_t skips_in_a_row; // this one included
-    int64_t good_steps;     // taken since the scale last grew, or since the start
-    int64_t growth_interval;
+    float scale, scale_after;     // the larger of two where D's losses have one each
+    int is_static, at_floor;      // why a scale may not have been lowered
+    char weight[OVERFLOW_WEIGHT]; // "d.conv1.weight[0] is inf", or ""
+    int is_in_d; // the layer, or where none is known the network that was skipped
     // For --fp32-layers, to take the tensor out of f16: "d.conv3,d.bn3". "" where that
     // would not mend it.
     char fp32_layers[OVERFLOW_LAYERS];
 };
 enum overflow_cause overflow_cause(const struct overflow_facts *facts);
 
-/* The cause and the next action, as words for a log line. `network` is "G" or "D"; `files`
- * names the images of an outlier, or "". */
+/* The cause and the next action, as words for a log line; "" of CAUSE_UNKNOWN. `network`,
+ * "G" or "D", is the one that was skipped; `image` names an outlier. */
 const char *overflow_advice(enum overflow_cause cause, const struct overflow_facts *facts,
-                            const char *network, const char *files, char *text,
+                            const char *network, const char *image, char *text,
                             size_t bytes);
 /* "keep what overflowed in f32 with --fp32-layers d.conv3,d.bn3, ", or "". */
 #define OVERFLOW_KEEP (OVERFLOW_LAYERS + 64)
@@ -61,14 +66,14 @@ struct diagnosis {
     struct nonfinite_place place;     // if facts.has_place
     const struct survey_entry *entry; // the same, while the trainer is what it is
     int is_exact;                     // the tensor itself was looked at
-    const char *pass;                 // "real", "fakes", "generator", or "" where unknown
+    int only_real;    // it is in D's pass over real images, and not in that over fakes
+    const char *pass; // "real", "fakes", "generator", or "" where unknown
     enum overflow_cause cause;
 };
 
-/* Of a skipped optimizer step `slot` of the step that was last collected.
- * `good_steps` as above. */
-void diagnose(const struct trainer *trainer, int slot, int64_t good_steps,
-              struct diagnosis *diagnosis);
+/* Of a skipped optimizer step `slot` of the step that was last collected. Never an outlier:
+ * that takes a trial (outlier.h). */
+void diagnose(const struct trainer *trainer, int slot, struct diagnosis *diagnosis);
 
 /* The images that D's step `slot` saw, as positions in the data set: the count, and at most
  * `room` of them. */

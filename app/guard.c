@@ -230,7 +230,10 @@ static enum status check_layers(const struct storm *storm)
     if (!skip->facts.has_place)
         return status_fail(STATUS_DIVERGED,
                            "no tensor shows which layer it was, so none is moved to f32");
-    if (skip->cause == CAUSE_INVALID)
+    if (skip->cause == CAUSE_WEIGHT)
+        return status_fail(STATUS_DIVERGED, "no layer is moved to f32, which cannot hold "
+                                            "it either");
+    if (skip->facts.inf == 0 && !skip->facts.may_hide_inf)
         return status_fail(STATUS_DIVERGED,
                            "NaN in %s with no inf before it, which f32 would not mend",
                            skip->place.layer);
@@ -304,7 +307,7 @@ static enum status rebuild(struct run *run)
     set_records(trainer);
     snprintf(run->config.fp32_layers, sizeof run->config.fp32_layers, "%s",
              trainer->config.fp32_layers);
-    memset(run->report.good_steps, 0, sizeof run->report.good_steps);
+    memset(run->report.quiet_steps, 0, sizeof run->report.quiet_steps);
     TRY(trainer_start_data(trainer));
     if (run_write_layer_types(run) != STATUS_OK)
         report_say(&run->report, "warning: %s", status_message());

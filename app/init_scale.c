@@ -10,7 +10,6 @@
 #include "app/rehearsal.h"
 #include "app/train.h"
 
-#define F16_MAX 65504.0f
 #define STRIDE_DOWN 4 // of the first steps down from a scale that was bad
 
 /* One scale while it is looked for. `good` and `bad` are exponents, and lie beyond those that
@@ -141,16 +140,6 @@ static void check(struct trainer *trainer, int network, void *context)
     }
 }
 
-// The largest magnitude that a gradient may have where it is stored on its way.
-static float limit_of(const struct survey_entry *entry)
-{
-    const struct layer *layer = &entry->net->layers[entry->row];
-    enum dtype dtype = entry->dtype;
-    if (entry->kind == SURVEY_WEIGHT_GRADIENT && layer->kind != LAYER_BATCH_NORM)
-        dtype = layer->dtype; // a convolution's product is rounded to that, then summed
-    return dtype == DTYPE_F16 ? F16_MAX : FLT_MAX;
-}
-
 // Powers of two by which all gradients of one pass may grow.
 static int headroom(const struct survey *survey, const struct survey_stats *stats)
 {
@@ -158,7 +147,7 @@ static int headroom(const struct survey *survey, const struct survey_stats *stat
     for (int i = 0; i < survey->count; i++) {
         if (survey->entry[i].kind == SURVEY_ACTIVATION || !(stats[i].max_abs > 0.0f))
             continue;
-        double ratio = (double)limit_of(&survey->entry[i]) / (double)stats[i].max_abs;
+        double ratio = (double)survey_limit(&survey->entry[i]) / (double)stats[i].max_abs;
         if (ilogb(ratio) < least)
             least = ilogb(ratio);
     }

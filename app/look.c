@@ -130,7 +130,8 @@ static enum status create_views(struct look *look)
     int has_twin = look_has_twin(look);
     look->views = calloc(views, sizeof *look->views);
     look->view_stats = calloc(2 * views * stats, sizeof *look->view_stats);
-    if (!look->views || !look->view_stats)
+    look->trial_stats = calloc(SURVEY_MAX, sizeof *look->trial_stats);
+    if (!look->views || !look->view_stats || !look->trial_stats)
         return status_fail(STATUS_FAILED,
                            "not enough memory for the statistics of %d tensors",
                            stats_per_view(look));
@@ -185,6 +186,7 @@ void look_release(struct look *look)
     net_release(&look->twin[NETWORK_D]);
     free(look->views);
     free(look->view_stats);
+    free(look->trial_stats);
     arena_release(&look->arena);
     memset(look, 0, sizeof *look);
 }
@@ -224,6 +226,7 @@ static void fetch(struct look *look, struct look_view *view, int first, int last
     const struct memory_ops *memory = &look->device->ops->memory;
     view->step = step;
     memset(view->has, 0, sizeof view->has);
+    view->was_tried_at_one = view->overflows_at_one = 0;
     for (int pass = first; pass <= last; pass++) {
         size_t bytes = (size_t)look->survey[pass].count * sizeof *look->view_stats;
         memory->download(look->device, view->stats[pass], look->stats[pass], bytes);
@@ -257,9 +260,22 @@ static void copy_buffers(struct trainer *trainer, float *to, const float *from)
                                       d->buffer_elements * sizeof(float));
 }
 
-int look_begin_again(struct trainer *trainer, int network)
+void look_begin_trial(struct trainer *trainer)
 {
     struct look *look = &trainer->look;
+    copy_buffers(trainer, look->d_buffers, trainer->player[NETWORK_D].net.buffers);
+    look->is_on = 1;
+}
+
+void look_end_trial(struct trainer *trainer)
+{
+    struct look *look = &trainer->look;
+    look->is_on = look_is_due(trainer, trainer->progress.step);
+    copy_buffers(trainer, trainer->player[NETWORK_D].net.buffers, look->d_buffers);
+}
+
+int look_begin_again(struct trainer *trainer, int network)
+{
     struct scaler_state state;
     if (trainer->device->steps_ahead > 0)
         return 0;
@@ -267,8 +283,7 @@ int look_begin_again(struct trainer *trainer, int network)
         trainer->device, &state, trainer->player[network].scaler.state, sizeof state);
     if (!scaler_skips(&state))
         return 0;
-    copy_buffers(trainer, look->d_buffers, trainer->player[NETWORK_D].net.buffers);
-    look->is_on = 1;
+    look_begin_trial(trainer);
     return 1;
 }
 
@@ -277,10 +292,57 @@ void look_end_again(struct trainer *trainer, int network, int slot)
     struct look *look = &trainer->look;
     int64_t step = trainer->progress.step;
     int is_g = network == NETWORK_G;
-    look->is_on = look_is_due(trainer, step);
-    copy_buffers(trainer, trainer->player[NETWORK_D].net.buffers, look->d_buffers);
+    look_end_trial(trainer);
     fetch(look, view_of(look, step, slot), is_g ? LOOK_G : LOOK_D_REAL,
           is_g ? LOOK_G : LOOK_D_FAKE, step);
+}
+
+// One for G's loss and two for D's, which may be the same.
+static struct scaler_state *scale_of(struct trainer *trainer, int network, int loss)
+{
+    static const enum scaled_loss losses[NETWORK_COUNT][2] = {
+        [NETWORK_G] = {LOSS_G, LOSS_G}, [NETWORK_D] = {LOSS_D_REAL, LOSS_D_FAKE}};
+    return topology_scale(&trainer->topology, losses[network][loss]);
+}
+
+int look_begin_at_one(struct trainer *trainer, int network, struct look_kept_scales *kept)
+{
+    const struct memory_ops *memory = &trainer->device->ops->memory;
+    for (int i = 0; i < 2; i++)
+        memory->download(trainer->device, &kept->state[i], scale_of(trainer, network, i),
+                         sizeof kept->state[i]);
+    if (!kept->state[0].enabled || kept->state[0].skipped_in_a_row == 0)
+        return 0;
+    look_begin_trial(trainer);
+    for (int i = 0; i < 2; i++) {
+        struct scaler_state state = kept->state[i];
+        state.scale = 1.0f;
+        memory->upload(trainer->device, scale_of(trainer, network, i), &state,
+                       sizeof state);
+    }
+    return 1;
+}
+
+void look_end_at_one(struct trainer *trainer, int network, int slot,
+                     const struct look_kept_scales *kept)
+{
+    struct look *look = &trainer->look;
+    const struct memory_ops *memory = &look->device->ops->memory;
+    struct look_view *view = view_of(look, trainer->progress.step, slot);
+    struct nonfinite_place place;
+    look_end_trial(trainer);
+    for (int i = 0; i < 2; i++)
+        memory->upload(look->device, scale_of(trainer, network, i), &kept->state[i],
+                       sizeof kept->state[i]);
+    view->was_tried_at_one = 1;
+    for (int pass = 0; pass < LOOK_PASSES; pass++) {
+        if (!view->has[pass])
+            continue;
+        memory->download(look->device, look->trial_stats, look->stats[pass],
+                         (size_t)look->survey[pass].count * sizeof *look->trial_stats);
+        view->overflows_at_one |=
+            survey_first_nonfinite(&look->survey[pass], look->trial_stats, &place);
+    }
 }
 
 static const struct look_view *view_if_new(const struct trainer *trainer, int slot)

@@ -29,6 +29,8 @@ enum look_pass { LOOK_D_REAL, LOOK_D_FAKE, LOOK_G, LOOK_PASSES };
 struct look_view {
     int64_t step; // 0: nothing
     int has[LOOK_PASSES];
+    int was_tried_at_one,
+        overflows_at_one; // of a skip: taken a third time at a scale of 1
     struct survey_stats *stats[LOOK_PASSES]; // [survey[pass].count]
     struct survey_stats *twin[LOOK_PASSES];  // of the same tensors in f32, or NULL
 };
@@ -45,7 +47,7 @@ struct look {
     // [RESULTS_RING] of steps with statistics, then [RESULTS_RING][record_count] of optimizer
     // steps that were taken again.
     struct look_view *views;
-    struct survey_stats *view_stats;
+    struct survey_stats *view_stats, *trial_stats; // host; the latter [SURVEY_MAX]
     int record_count;
 
     struct net twin[2]; // [NETWORK_G], [NETWORK_D]; layer_count 0 where there is none
@@ -72,6 +74,22 @@ void look_keep(struct trainer *trainer);
  * or not possible; after end() all but gradients is as it was. */
 int look_begin_again(struct trainer *trainer, int network);
 void look_end_again(struct trainer *trainer, int network, int slot);
+
+/* Around taking it a third time, at a scale of 1, after look_end_again(): what overflows there
+ * is too large for any scale above. begin() is true from the second skip in a row on, for the
+ * first is nearly always a scale that grew. `kept` is the caller's, for both. */
+struct look_kept_scales {
+    struct scaler_state state[2];
+};
+int look_begin_at_one(struct trainer *trainer, int network,
+                      struct look_kept_scales *kept);
+void look_end_at_one(struct trainer *trainer, int network, int slot,
+                     const struct look_kept_scales *kept);
+
+/* Around a pass of D that is no part of the run: D's running statistics are kept, and the
+ * statistics of layers are in look.stats. */
+void look_begin_trial(struct trainer *trainer);
+void look_end_trial(struct trainer *trainer);
 
 /* What was seen of the step that was last collected, or of its optimizer step `slot`; NULL
  * for nothing. */

@@ -9,7 +9,6 @@
 
 #include "app/diagnosis.h"
 #include "app/output/atomic_file.h"
-#include "app/output/grid.h"
 #include "app/output/set_aside.h"
 #include "app/regular_file.h"
 #include "app/report_events.h"
@@ -57,32 +56,14 @@ static enum status write_layers(const struct report *report, const struct storm 
     return status;
 }
 
-static enum status write_batch(const struct report *report)
+static enum status write_batch(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
-    const struct dataset *dataset = trainer->dataset;
-    size_t index[IMAGES_MAX];
+    size_t images[IMAGES_MAX];
     size_t count =
-        diagnosis_images(trainer, trainer->config.n_dis - 1, index, IMAGES_MAX);
-    if (count > IMAGES_MAX)
-        count = IMAGES_MAX;
-    size_t image = (size_t)dataset->resolution * (size_t)dataset->resolution *
-                   (size_t)dataset->channels;
-    uint8_t *pixels = malloc(count * image);
-    if (!pixels)
-        return status_fail(STATUS_FAILED, "batch.png: no memory for %zu images", count);
-    for (size_t i = 0; i < count; i++)
-        memcpy(pixels + i * image, dataset->pixels + index[i] * image, image);
-    char path[1024];
-    struct grid grid = {.pixels = pixels,
-                        .count = (int)count,
-                        .h = dataset->resolution,
-                        .w = dataset->resolution,
-                        .channels = dataset->channels,
-                        .columns = trainer->config.grid_columns};
-    enum status status = grid_write(&grid, file_in(report, "batch.png", path), 1);
-    free(pixels);
-    return status;
+        diagnosis_images(trainer, trainer->config.n_dis - 1, images, IMAGES_MAX);
+    return report_write_images(report, images, count < IMAGES_MAX ? count : IMAGES_MAX,
+                               "post-mortem/batch.png");
 }
 
 static enum status copy_events(const struct report *report)

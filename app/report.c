@@ -321,7 +321,7 @@ void report_rewind(struct report *report, int64_t images)
     report->tick = (struct tick){.index = report->tick.index};
     report_watch_open(report);
     report->watch.found = told;
-    memset(report->good_steps, 0, sizeof report->good_steps);
+    memset(report->quiet_steps, 0, sizeof report->quiet_steps);
     report->images_at_tick += trainer->progress.images - images;
 }
 

@@ -16,6 +16,8 @@
 #include "app/trainer.h"
 #include "scaler/watch.h"
 
+#define BATCH_PICTURES 16 // batch-step*.png of a run
+
 struct report {
     struct trainer *trainer;
     struct run_folder *folder;
@@ -37,8 +39,8 @@ struct report {
     int has_ended;
     char reason[256]; // of the end, "" for none
     int had_picture_error;
-    int64_t
-        good_steps[NETWORK_COUNT]; // taken since the scale last grew, or since the start
+    int64_t quiet_steps[NETWORK_COUNT]; // taken in a row, since the last skip
+    int batch_pictures;                 // written so far: at most BATCH_PICTURES
     struct watch watch;
 };
 
@@ -115,6 +117,10 @@ void report_draw_samples(struct report *report);
 void report_write_reals(struct report *report);
 void report_write_samples(struct report *report, const char *name, char *path,
                           size_t bytes);
+
+/* Writes `count` real images, positions in the data set, under `name`: as they are there. */
+enum status report_write_images(struct report *report, const size_t *images, size_t count,
+                                const char *name);
 
 /* Hands the monitor where the run is, and the tiles when there are new ones (else NULL). */
 void report_publish(struct report *report, const uint8_t *tiles);

@@ -11,10 +11,10 @@
 #include "app/diagnosis.h"
 #include "app/init_scale.h"
 #include "app/output/history_note.h"
+#include "app/outlier.h"
 #include "app/train.h"
 
-#define FILES_MAX 1024 // of a skip's images, in events.jsonl
-#define FILES_TOLD 3   // in log.txt
+#define IMAGES_MAX 1024 // of a skip, in events.jsonl
 
 static const char *const network_names[NETWORK_COUNT] = {"G", "D"};
 
@@ -169,31 +169,80 @@ static const char *reason_text(const struct trainer *trainer, int slot)
     return overflow_word(fake && !step_has_overflowed(record) ? fake : record);
 }
 
-// The files of D's real images in that step, without those whose names are not UTF-8.
-static json_t *batch_files(const struct trainer *trainer, int slot)
+/* ---- the images of D's skips ------------------------------------------------------ */
+
+// Positions in the data set, and the files there without those whose names are not UTF-8.
+static void add_images(json_t *event, const struct trainer *trainer, int slot)
 {
-    json_t *files = json_array();
-    size_t images[FILES_MAX];
-    if (!trainer->dataset->files)
-        return files;
-    size_t count = diagnosis_images(trainer, slot, images, FILES_MAX);
-    for (size_t i = 0; i < count && i < FILES_MAX; i++)
-        json_array_append_new(files, json_string(trainer->dataset->files[images[i]]));
-    return files;
+    char *const *names = trainer->dataset->files;
+    json_t *images = json_array(), *files = json_array();
+    size_t index[IMAGES_MAX];
+    size_t count = diagnosis_images(trainer, slot, index, IMAGES_MAX);
+    for (size_t i = 0; i < count && i < IMAGES_MAX; i++) {
+        json_array_append_new(images, json_integer((json_int_t)index[i]));
+        if (names)
+            json_array_append_new(files, json_string(names[index[i]]));
+    }
+    json_object_set_new(event, "images", images);
+    json_object_set_new(event, "files", files);
 }
 
-// "a.png, b.png, c.png and 61 more (events.jsonl)", or "".
-static const char *files_text(const json_t *files, char *text, size_t bytes)
+struct outlier {
+    int place;    // among the step's images, -1 for none
+    size_t image; // position in the data set
+    const char *file;
+    char picture[64]; // "" where there are enough
+    char text[768];
+};
+
+/* The outlier comes first in the picture. Of a run whose data are full of them, the first
+ * BATCH_PICTURES are enough. */
+static void draw_batch(struct report *report, struct outlier *outlier, size_t *images,
+                       size_t count)
 {
-    size_t count = json_array_size(files), used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < count && i < FILES_TOLD && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "",
-                                 json_string_value(json_array_get(files, i)));
-    if (count > FILES_TOLD && used < bytes)
-        snprintf(text + used, bytes - used, " and %zu more (events.jsonl)",
-                 count - FILES_TOLD);
-    return text;
+    if (report->batch_pictures >= BATCH_PICTURES)
+        return;
+    images[outlier->place] = images[0];
+    images[0] = outlier->image;
+    snprintf(outlier->picture, sizeof outlier->picture, "batch-step%lld.png",
+             (long long)report->trainer->last_place.step);
+    if (report_write_images(report, images, count, outlier->picture) != STATUS_OK) {
+        report_say(report, "warning: %s", status_message());
+        outlier->picture[0] = '\0';
+        return;
+    }
+    report->batch_pictures += 1;
+}
+
+static void find_outlier(struct report *report, int slot, struct diagnosis *diagnosis,
+                         struct outlier *outlier)
+{
+    struct trainer *trainer = report->trainer;
+    size_t images[IMAGES_MAX];
+    size_t count = diagnosis_images(trainer, slot, images, IMAGES_MAX);
+    if (count > IMAGES_MAX ||
+        !outlier_is_possible(trainer, diagnosis, slot, report->watch.of[NETWORK_D].good,
+                             report->quiet_steps[NETWORK_D]))
+        return;
+    int row = outlier_find(trainer, diagnosis);
+    if (row < 0)
+        return;
+    diagnosis->cause = CAUSE_OUTLIER;
+    outlier->place = (int)count - trainer->config.batch + row;
+    outlier->image = images[outlier->place];
+    outlier->file =
+        trainer->dataset->files ? trainer->dataset->files[outlier->image] : "";
+    draw_batch(report, outlier, images, count);
+    snprintf(outlier->text, sizeof outlier->text, "image %zu of the data%s%s%s%s",
+             outlier->image, outlier->file[0] ? ", " : "", outlier->file,
+             outlier->picture[0] ? ", the first in " : "", outlier->picture);
+}
+
+static void add_outlier(json_t *event, const struct outlier *outlier)
+{
+    json_object_set_new(event, "image", json_integer((json_int_t)outlier->image));
+    if (outlier->picture[0])
+        json_object_set_new(event, "picture", json_string(outlier->picture));
 }
 
 static void add_diagnosis(json_t *event, const struct diagnosis *diagnosis)
@@ -223,21 +272,24 @@ static void event_skip(struct report *report, int slot, char place[WATCH_PLACE])
     const struct step_record *record = &trainer->last.records[slot];
     int network = train_slot_network(trainer, slot);
     struct diagnosis diagnosis;
-    diagnose(trainer, slot, report->good_steps[network], &diagnosis);
+    struct outlier outlier = {.place = -1};
+    diagnose(trainer, slot, &diagnosis);
     place_text(&diagnosis, place);
-    json_t *files = batch_files(trainer, slot);
-    char change[160], counts[160], names[768], advice[1024];
-    files_text(files, names, sizeof names);
-    run_folder_log(report->folder, "step %lld: %s skipped, %s%s%s%s%s%s; %s",
+    find_outlier(report, slot, &diagnosis, &outlier);
+    char change[160], counts[160], advice[1024];
+    overflow_advice(diagnosis.cause, &diagnosis.facts, network_names[network],
+                    outlier.text, advice, sizeof advice);
+    run_folder_log(report->folder, "step %lld: %s skipped, %s%s%s%s%s%s%s%s",
                    (long long)trainer->last_place.step, network_names[network],
                    reason_text(trainer, slot), place[0] ? " (first in " : "", place,
                    place[0] ? ")" : "", change_text(trainer, slot, change, sizeof change),
-                   counts_text(&diagnosis, counts, sizeof counts),
-                   overflow_advice(diagnosis.cause, &diagnosis.facts,
-                                   network_names[network], names, advice, sizeof advice));
+                   counts_text(&diagnosis, counts, sizeof counts), advice[0] ? "; " : "",
+                   advice);
     json_t *event = scale_event("skip", network, record);
     add_diagnosis(event, &diagnosis);
-    json_object_set_new(event, "files", files);
+    add_images(event, trainer, slot);
+    if (outlier.place >= 0)
+        add_outlier(event, &outlier);
     add_fake_scale(event, trainer, slot);
     write_step_event(report, event);
 }
@@ -268,15 +320,14 @@ static void event_rescale(struct report *report, int network,
                      scale_event(has_grown ? "growth" : "backoff", network, record));
 }
 
-// Good steps at a scale are what makes an overflow at it remarkable.
-static void count_good_steps(struct report *report, int network,
-                             const struct step_record *record)
+// A long quiet spell is what makes an overflow remarkable.
+static void count_quiet_steps(struct report *report, int network,
+                              const struct step_record *record)
 {
-    int64_t *good = &report->good_steps[network];
-    if (record->scale_after > record->scale_used)
-        *good = 0;
-    else if (!record->was_skipped && !record->was_held)
-        *good += 1;
+    if (record->was_skipped)
+        report->quiet_steps[network] = 0;
+    else if (!record->was_held)
+        report->quiet_steps[network] += 1;
 }
 
 void event_write(struct report *report, json_t *event)
@@ -309,7 +360,7 @@ void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLAC
         event_skip(report, slot, place);
     else if (is_moved)
         event_rescale(report, network, record);
-    count_good_steps(report, network, record);
+    count_quiet_steps(report, network, record);
     if (record->was_held)
         event_held(report, slot);
     event_fake_growth(report, slot);

@@ -12,8 +12,11 @@
  *   exact           true where that tensor itself was looked at, false where it was told
  *                   from the weight gradients, whose counts these then are
  *   forward_finite  false where logits were inf or NaN: no loss scale can help then
- *   cause           scale, outlier, gradients, forward, invalid, unscaling, norm, elsewhere
- *   files           of D's real images in that step; empty for G and for data without files
+ *   cause           scale, outlier, gradients, weight, forward, invalid, unscaling, norm,
+ *                   elsewhere, unknown (diagnosis.h)
+ *   images, files   D's real images in that step, as positions in the data set, and their
+ *                   files; empty for G, and files for data without them
+ *   image, picture  of an outlier: its position, and batch-stepN.png where it was written
  * all of them null where nothing was seen. Where D's loss on fakes has a scale of its own, a
  * skip of D has "loss" (which overflowed: real, fakes, both), "fake_scale_before" and
  * "fake_scale_after", and a growth of that scale has these alone.

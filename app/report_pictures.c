@@ -1,6 +1,7 @@
 /* report_pictures.c - the PNG files of a run, and the samples that they and the window show. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "app/input/batch.h"
 #include "app/output/grid.h"
@@ -77,6 +78,25 @@ void report_write_reals(struct report *report)
                    1) != STATUS_OK)
         picture_failed(report);
     free(pixels);
+}
+
+enum status report_write_images(struct report *report, const size_t *images, size_t count,
+                                const char *name)
+{
+    const struct dataset *dataset = report->trainer->dataset;
+    size_t image = (size_t)dataset->resolution * (size_t)dataset->resolution *
+                   (size_t)dataset->channels;
+    uint8_t *pixels = malloc(count * image);
+    char path[1024];
+    if (!pixels)
+        return status_fail(STATUS_FAILED, "%s: no memory for %zu images", name, count);
+    for (size_t i = 0; i < count; i++)
+        memcpy(pixels + i * image, dataset->pixels + images[i] * image, image);
+    struct grid grid = grid_of(report, pixels, (int)count);
+    enum status status = grid_write(
+        &grid, run_folder_file(report->folder, path, sizeof path, "%s", name), 1);
+    free(pixels);
+    return status;
 }
 
 void report_write_samples(struct report *report, const char *name, char *path,

@@ -106,7 +106,7 @@ static void tell_oscillation(struct report *report, int slot)
     const struct watched *own = &report->watch.of[network];
     struct diagnosis last;
     char swings[512];
-    diagnose(report->trainer, slot, report->good_steps[network], &last);
+    diagnose(report->trainer, slot, &last);
     const char *layers = last.facts.fp32_layers;
     swings_text(own, swings, sizeof swings);
     report_say(

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "app/train.h"
+#include "scaler/watch.h"
 
 // In any of the network's optimizer steps, at any of its scales.
 static int is_at_floor(const struct trainer *trainer, int network)
@@ -25,17 +26,29 @@ static void diagnose_last_skip(const struct trainer *trainer, struct storm *stor
     for (int slot = trainer->results.record_count - 1; slot >= 0; slot--)
         if (train_slot_network(trainer, slot) == storm->network &&
             trainer->last.records[slot].was_skipped) {
-            diagnose(trainer, slot, 0, &storm->skip);
+            diagnose(trainer, slot, &storm->skip);
             return;
         }
+}
+
+// ", the last in g.conv3 (activation)": where it is born, before anything is advised.
+static const char *place_text(const struct storm *storm, char *text, size_t bytes)
+{
+    const struct diagnosis *skip = &storm->skip;
+    text[0] = '\0';
+    if (skip->facts.has_place)
+        snprintf(text, bytes, ", the last in %s (%s)", skip->place.layer,
+                 skip->place.tensor);
+    return text;
 }
 
 static void tell_reason(const struct trainer *trainer, struct storm *storm)
 {
     const char *name = storm->network == NETWORK_G ? "G" : "D";
     char letter = storm->network == NETWORK_G ? 'g' : 'd';
-    struct step_losses losses = train_losses(trainer);
-    char *what = storm->what, keep[OVERFLOW_KEEP];
+    char *what = storm->what, keep[OVERFLOW_KEEP], advice[512], place[WATCH_PLACE + 16];
+    const char *where = place_text(storm, place, sizeof place);
+    enum overflow_cause cause = storm->skip.cause;
     overflow_keep_f32(&storm->skip.facts, keep);
     if (storm->is_at_floor)
         snprintf(what, sizeof storm->what, "%s overflowed at its smallest loss scale, %g",
@@ -43,21 +56,21 @@ static void tell_reason(const struct trainer *trainer, struct storm *storm)
     else
         snprintf(what, sizeof storm->what, "%s skipped %lld step%s in a row", name,
                  (long long)storm->skips, PLURAL(storm->skips));
-    if (losses.real.nonfinite + losses.fake.nonfinite + losses.g.nonfinite > 0.0)
+    if (cause == CAUSE_WEIGHT || cause == CAUSE_FORWARD || cause == CAUSE_INVALID)
         snprintf(
-            storm->reason, sizeof storm->reason,
-            "%s: D's logits themselves are inf or NaN, which no loss scale can mend; "
-            "lower --g-lr and --d-lr, %sor use --precision fp32 (--max-skips %d)",
-            what, keep, trainer->config.max_skips);
+            storm->reason, sizeof storm->reason, "%s%s: %s (--max-skips %d)", what, where,
+            overflow_advice(cause, &storm->skip.facts, name, "", advice, sizeof advice),
+            trainer->config.max_skips);
     else if (storm->is_at_floor)
         snprintf(storm->reason, sizeof storm->reason,
-                 "%s: lower --%c-lr or --%c-min-scale, %sor use --precision fp32", what,
-                 letter, letter, keep);
+                 "%s%s: lower --%c-lr or --%c-min-scale, %sor use --precision fp32", what,
+                 where, letter, letter, keep);
     else
         snprintf(storm->reason, sizeof storm->reason,
-                 "%s: its gradients stay inf or NaN down to a loss scale of %g; lower "
+                 "%s%s: its gradients stay inf or NaN down to a loss scale of %g; lower "
                  "--%c-lr, %sor use --precision fp32 (--max-skips %d)",
-                 what, (double)storm->scale, letter, keep, trainer->config.max_skips);
+                 what, where, (double)storm->scale, letter, keep,
+                 trainer->config.max_skips);
 }
 
 int storm_find_in(const struct trainer *trainer, int network, struct storm *storm)

@@ -97,11 +97,8 @@ static void learn_to_deceive(struct trainer *trainer, int is_first,
     look_backward(trainer, LOOK_G, g, is_first ? NET_WGRAD : NET_WGRAD | NET_ACCUMULATE);
 }
 
-// After an overflow, where that is possible: the step's last batch, every tensor looked at.
-static void take_again(struct trainer *trainer, int network, int slot)
+static void take_last_batch(struct trainer *trainer, int network)
 {
-    if (!look_begin_again(trainer, network))
-        return;
     struct loss_sums *sums = trainer->look.unread;
     if (network == NETWORK_D) {
         learn_from_real(trainer, 1, sums);
@@ -109,7 +106,27 @@ static void take_again(struct trainer *trainer, int network, int slot)
     } else {
         learn_to_deceive(trainer, 1, sums);
     }
+}
+
+// After an overflow, where that is possible: the step's last batch, every tensor looked at.
+static void take_again(struct trainer *trainer, int network, int slot)
+{
+    struct look_kept_scales kept;
+    if (!look_begin_again(trainer, network))
+        return;
+    take_last_batch(trainer, network);
     look_end_again(trainer, network, slot);
+    if (!look_begin_at_one(trainer, network, &kept))
+        return;
+    take_last_batch(trainer, network);
+    look_end_at_one(trainer, network, slot, &kept);
+}
+
+void train_real_again(struct trainer *trainer)
+{
+    look_begin_trial(trainer);
+    learn_from_real(trainer, 1, trainer->look.unread);
+    look_end_trial(trainer);
 }
 
 // Over all ranks, of each loss that has a block of its own.

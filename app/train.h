@@ -15,6 +15,10 @@ void train_rehearse(struct trainer *trainer, int turns,
                     void (*check)(struct trainer *trainer, int network, void *context),
                     void *context);
 
+/* D's pass over what lies in feed.real now, looked at and no part of the run (look.h). No step
+ * may be on its way; gradients are written over. */
+void train_real_again(struct trainer *trainer);
+
 /* Steps that are queued and not collected. */
 int train_pending(const struct trainer *trainer);
 

@@ -1,7 +1,10 @@
 #include "nets/survey.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "kernels/half.h"
 
 const char *survey_kind_name(enum survey_kind kind)
 {
@@ -152,6 +155,15 @@ const char *survey_layer(const struct survey_entry *entry, char text[NET_NAME_MA
     snprintf(text, NET_NAME_MAX + 8, "%.6s.%s", entry->net->name,
              entry->net->layers[entry->row].name);
     return text;
+}
+
+float survey_limit(const struct survey_entry *entry)
+{
+    const struct layer *layer = &entry->net->layers[entry->row];
+    enum dtype dtype = entry->dtype;
+    if (entry->kind == SURVEY_WEIGHT_GRADIENT && layer->kind != LAYER_BATCH_NORM)
+        dtype = layer->dtype; // a convolution's product is rounded to that, then summed
+    return dtype == DTYPE_F16 ? F16_MAX : FLT_MAX;
 }
 
 int survey_first_nonfinite(const struct survey *survey, const struct survey_stats *stats,

@@ -86,6 +86,9 @@ struct nonfinite_place {
 int survey_first_nonfinite(const struct survey *survey, const struct survey_stats *stats,
                            struct nonfinite_place *place);
 
+/* The largest magnitude that an entry may have where it is stored on its way. */
+float survey_limit(const struct survey_entry *entry);
+
 /* "d.conv3" of an entry. Returns `text`. */
 const char *survey_layer(const struct survey_entry *entry, char text[NET_NAME_MAX + 8]);
 

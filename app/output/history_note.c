@@ -24,7 +24,8 @@ static const char *cause_of(json_t *event)
 {
     static const char *const causes[][2] = {
         {"scale", "the scale was too high"},
-        {"outlier", "images unlike the others"},
+        {"outlier", "an image unlike the others"},
+        {"weight", "a weight is inf or NaN"},
         {"gradients", "gradients out of fp16's range"},
         {"forward", "activations out of fp16's range"},
         {"invalid", "NaN without an inf before it"},

@@ -21,9 +21,11 @@ static struct overflow_facts usual_facts(void)
                                    .forward_finite = 1,
                                    .is_half = 1,
                                    .found_inf = 1,
+                                   .was_repeated = 1,
+                                   .is_repeatable = 1,
+                                   .is_in_d = 1,
                                    .scale = 131072.0f,
-                                   .skips_in_a_row = 1,
-                                   .growth_interval = 2000};
+                                   .scale_after = 65536.0f};
 }
 
 static void test_an_overflow_after_a_growth_is_the_scales(void **state)
@@ -37,42 +39,43 @@ static void test_an_overflow_after_a_growth_is_the_scales(void **state)
     assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
 }
 
-static void test_a_storm_from_a_high_first_scale_is_the_scales_too(void **state)
+static void test_gradients_that_no_scale_above_1_can_hold_are_to_blame(void **state)
 {
     (void)state;
     struct overflow_facts facts = usual_facts();
-    facts.scale = 1e10f;
-    facts.skips_in_a_row = 20;
-    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
-}
-
-static void test_real_images_alone_at_a_tried_scale_are_outliers(void **state)
-{
-    (void)state;
-    struct overflow_facts facts = usual_facts();
-    facts.only_real = 1;
-    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE); // it has only just grown
-    facts.good_steps = 700;
-    assert_int_equal(overflow_cause(&facts), CAUSE_OUTLIER);
-    facts.forward_finite = 0; // their activations too
-    assert_int_equal(overflow_cause(&facts), CAUSE_OUTLIER);
-    facts.skips_in_a_row = 2; // another batch as well: not this batch's images
-    assert_int_equal(overflow_cause(&facts), CAUSE_FORWARD);
-}
-
-static void test_skips_that_go_on_at_a_low_scale_are_the_gradients(void **state)
-{
-    (void)state;
-    struct overflow_facts facts = usual_facts();
-    facts.skips_in_a_row = 9;
-    facts.scale = 256.0f;
+    facts.overflows_at_one = 1;
     assert_int_equal(overflow_cause(&facts), CAUSE_GRADIENTS);
-    facts.skips_in_a_row = 1;
+    facts.overflows_at_one = 0;
     facts.scale = 0.5f;
     assert_int_equal(overflow_cause(&facts), CAUSE_GRADIENTS);
     facts.scale = 256.0f;
+    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
     facts.is_half = 0;
     assert_int_equal(overflow_cause(&facts), CAUSE_GRADIENTS);
+}
+
+static void test_a_bad_weight_comes_before_all_that_follows_from_it(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    snprintf(facts.weight, sizeof facts.weight, "d.conv1.weight[0] is inf");
+    assert_int_equal(overflow_cause(&facts), CAUSE_WEIGHT);
+    facts.kind = SURVEY_ACTIVATION;
+    facts.forward_finite = 0;
+    assert_int_equal(overflow_cause(&facts), CAUSE_WEIGHT);
+}
+
+static void test_what_a_repeated_step_does_not_show_is_not_explained_by_it(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    facts.is_repeatable = 0;
+    assert_int_equal(overflow_cause(&facts), CAUSE_ELSEWHERE);
+    facts.was_repeated = 0; // a device that has gone on
+    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
+    facts.forward_finite = 0;
+    facts.was_repeated = 1;
+    assert_int_equal(overflow_cause(&facts), CAUSE_FORWARD);
 }
 
 static void test_no_loss_scale_is_blamed_for_the_forward_pass(void **state)
@@ -86,13 +89,13 @@ static void test_no_loss_scale_is_blamed_for_the_forward_pass(void **state)
     assert_int_equal(overflow_cause(&facts), CAUSE_FORWARD);
 }
 
-static void test_nan_without_inf_is_an_invalid_operation(void **state)
+static void test_nan_without_inf_is_invalid_where_the_forward_pass_has_it(void **state)
 {
     (void)state;
     struct overflow_facts facts = usual_facts();
     facts.inf = 0;
     facts.nan = 3;
-    assert_int_equal(overflow_cause(&facts), CAUSE_INVALID);
+    assert_int_equal(overflow_cause(&facts), CAUSE_UNKNOWN);
     // Where only the step's end is seen, inf - inf may have made it: an ordinary overflow.
     facts.may_hide_inf = 1;
     assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
@@ -114,19 +117,49 @@ static void test_what_no_tensor_shows_is_told_by_the_flags(void **state)
     assert_int_equal(overflow_cause(&facts), CAUSE_UNSCALING);
 }
 
+static int advises(enum overflow_cause cause, const struct overflow_facts *facts,
+                   const char *network, const char *words)
+{
+    char text[512];
+    return strstr(overflow_advice(cause, facts, network, "", text, sizeof text), words) !=
+           NULL;
+}
+
+static void test_the_advice_follows_the_rule_that_kept_the_scale(void **state)
+{
+    (void)state;
+    struct overflow_facts facts = usual_facts();
+    assert_true(advises(CAUSE_SCALE, &facts, "D", "it has been lowered, nothing needs"));
+    facts.scale_after = facts.scale;
+    assert_true(advises(CAUSE_SCALE, &facts, "D", "not lowered yet (--d-hysteresis"));
+    facts.at_floor = 1;
+    assert_true(advises(CAUSE_SCALE, &facts, "G", "lower --g-min-scale"));
+    facts.is_static = 1;
+    assert_true(advises(CAUSE_SCALE, &facts, "D", "lower --d-init-scale"));
+}
+
 static void test_each_cause_has_an_action_with_a_flag_of_its_network(void **state)
 {
     (void)state;
-    static const enum overflow_cause with_flag[] = {
-        CAUSE_GRADIENTS, CAUSE_FORWARD, CAUSE_INVALID, CAUSE_UNSCALING, CAUSE_NORM};
+    // Of a gradient the network that was skipped counts, of the forward pass the layer's.
+    static const struct {
+        enum overflow_cause cause;
+        int is_by_layer;
+    } with_flag[] = {{CAUSE_GRADIENTS, 0}, {CAUSE_UNSCALING, 0}, {CAUSE_NORM, 0},
+                     {CAUSE_FORWARD, 1},   {CAUSE_INVALID, 1},   {CAUSE_WEIGHT, 1}};
     struct overflow_facts facts = usual_facts();
     char text[512];
-    for (size_t i = 0; i < sizeof with_flag / sizeof *with_flag; i++) {
-        assert_non_null(strstr(
-            overflow_advice(with_flag[i], &facts, "D", "", text, sizeof text), "--d-lr"));
-        assert_non_null(strstr(
-            overflow_advice(with_flag[i], &facts, "G", "", text, sizeof text), "--g-lr"));
-    }
+    for (size_t i = 0; i < sizeof with_flag / sizeof *with_flag; i++)
+        for (int layer = 0; layer < 2; layer++)
+            for (int skipped = 0; skipped < 2; skipped++) {
+                int is_d = with_flag[i].is_by_layer ? layer : skipped;
+                facts.is_in_d = layer;
+                assert_true(advises(with_flag[i].cause, &facts, skipped ? "D" : "G",
+                                    is_d ? "--d-lr" : "--g-lr"));
+                assert_false(advises(with_flag[i].cause, &facts, skipped ? "D" : "G",
+                                     is_d ? "--g-lr" : "--d-lr"));
+            }
+    facts.is_in_d = 1;
     overflow_advice(CAUSE_FORWARD, &facts, "D", "", text, sizeof text);
     assert_non_null(strstr(text, "no loss scale can help"));
     assert_non_null(strstr(text, "lower --d-lr, or train with --precision bf16 or fp32"));
@@ -140,10 +173,10 @@ static void test_each_cause_has_an_action_with_a_flag_of_its_network(void **stat
     facts.is_half = 0; // which is already so
     overflow_advice(CAUSE_FORWARD, &facts, "D", "", text, sizeof text);
     assert_null(strstr(text, "--precision"));
-    overflow_advice(CAUSE_OUTLIER, &facts, "D", "a.png, b.png", text, sizeof text);
-    assert_non_null(strstr(text, "look at a.png, b.png"));
-    overflow_advice(CAUSE_OUTLIER, &facts, "D", "", text, sizeof text);
-    assert_non_null(strstr(text, "look at this batch"));
+    overflow_advice(CAUSE_OUTLIER, &facts, "D", "image 7 of the data", text, sizeof text);
+    assert_non_null(strstr(text, "look at image 7 of the data"));
+    assert_string_equal(
+        overflow_advice(CAUSE_UNKNOWN, &facts, "D", "", text, sizeof text), "");
 }
 
 /* ---- in a trainer ---------------------------------------------------------------- */
@@ -234,8 +267,8 @@ static void test_a_device_that_runs_ahead_names_the_same_place(void **state)
         step(&plain);
         if (!again.last.records[0].was_skipped)
             continue;
-        diagnose(&again, 0, 0, &exact);
-        diagnose(&plain, 0, 0, &told);
+        diagnose(&again, 0, &exact);
+        diagnose(&plain, 0, &told);
         assert_true(exact.is_exact && exact.facts.has_place);
         assert_true(!told.is_exact && told.facts.has_place);
         assert_int_equal(exact.facts.forward_finite, 1);
@@ -271,7 +304,7 @@ static void test_a_layer_with_huge_weights_is_named_in_the_forward_pass(void **s
     make_conv3_huge(&trainer);
     step(&trainer);
     assert_int_equal(trainer.last.records[0].was_skipped, 1);
-    diagnose(&trainer, 0, 0, &diagnosis);
+    diagnose(&trainer, 0, &diagnosis);
     assert_int_equal(diagnosis.facts.forward_finite, 0);
     assert_string_equal(diagnosis.place.layer, "d.conv3");
     assert_string_equal(diagnosis.place.tensor, "activation");
@@ -293,7 +326,7 @@ static void test_an_inf_made_by_a_cast_is_one_of_range(void **state)
     make_conv3_huge(&trainer);
     step(&trainer);
     assert_int_equal(trainer.last.records[0].was_skipped, 1);
-    diagnose(&trainer, 0, 0, &diagnosis);
+    diagnose(&trainer, 0, &diagnosis);
     assert_string_equal(diagnosis.place.layer, "d.bn3");
     assert_int_equal(diagnosis.facts.inf, 0);
     assert_int_equal(diagnosis.cause, CAUSE_FORWARD);
@@ -322,7 +355,7 @@ static void test_no_layer_is_named_where_all_are_f32_already(void **state)
     trainer.player[NETWORK_D].net.params[0] = INFINITY;
     step(&trainer);
     assert_int_equal(trainer.last.records[0].was_skipped, 1);
-    diagnose(&trainer, 0, 0, &diagnosis);
+    diagnose(&trainer, 0, &diagnosis);
     assert_int_equal(diagnosis.facts.has_place, 1);
     assert_string_equal(diagnosis.facts.fp32_layers, "");
     trainer_release(&trainer);
@@ -336,7 +369,7 @@ static void diagnose_g(const char *inject, struct diagnosis *diagnosis)
     snprintf(trainer.config.inject, sizeof trainer.config.inject, "%s", inject);
     step(&trainer);
     assert_int_equal(trainer.last.records[1].was_skipped, 1);
-    diagnose(&trainer, 1, 0, diagnosis);
+    diagnose(&trainer, 1, diagnosis);
     trainer_release(&trainer);
 }
 
@@ -382,10 +415,10 @@ static void test_a_pass_that_alone_overflows_is_told_from_the_other(void **state
     net_params_changed(d);
     step(&trainer);
     assert_int_equal(trainer.last.records[0].was_skipped, 1);
-    diagnose(&trainer, 0, 10000, &diagnosis);
+    diagnose(&trainer, 0, &diagnosis);
     assert_string_equal(diagnosis.pass, "real");
-    assert_int_equal(diagnosis.facts.only_real, 1);
-    assert_int_equal(diagnosis.cause, CAUSE_OUTLIER);
+    assert_int_equal(diagnosis.only_real, 1);
+    assert_int_equal(diagnosis.cause, CAUSE_SCALE);
     trainer_release(&trainer);
 }
 
@@ -393,11 +426,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_overflow_after_a_growth_is_the_scales),
-        cmocka_unit_test(test_a_storm_from_a_high_first_scale_is_the_scales_too),
-        cmocka_unit_test(test_real_images_alone_at_a_tried_scale_are_outliers),
-        cmocka_unit_test(test_skips_that_go_on_at_a_low_scale_are_the_gradients),
+        cmocka_unit_test(test_gradients_that_no_scale_above_1_can_hold_are_to_blame),
+        cmocka_unit_test(test_a_bad_weight_comes_before_all_that_follows_from_it),
+        cmocka_unit_test(test_what_a_repeated_step_does_not_show_is_not_explained_by_it),
+        cmocka_unit_test(test_the_advice_follows_the_rule_that_kept_the_scale),
         cmocka_unit_test(test_no_loss_scale_is_blamed_for_the_forward_pass),
-        cmocka_unit_test(test_nan_without_inf_is_an_invalid_operation),
+        cmocka_unit_test(test_nan_without_inf_is_invalid_where_the_forward_pass_has_it),
         cmocka_unit_test(test_what_no_tensor_shows_is_told_by_the_flags),
         cmocka_unit_test(test_each_cause_has_an_action_with_a_flag_of_its_network),
         cmocka_unit_test(test_taking_a_step_again_leaves_weights_and_statistics_alone),

@@ -127,12 +127,18 @@ static void test_a_bad_weight_is_never_saved_and_ends_the_run(void **state)
                                 "--max-skips 6"),
                      5);
     assert_said("not saved: d.conv1.weight[0] is inf");
-    assert_said("D skipped 6 steps in a row: D's logits themselves are inf or NaN");
-    assert_said("keep what overflowed in f32 with --fp32-layers d.conv1,d.act1,d.conv2");
+    assert_said(
+        "D skipped 6 steps in a row, the last in d.conv1 (activation): "
+        "d.conv1.weight[0] is inf, which no loss scale and no precision can mend; "
+        "go on from an older snapshot with a lower --d-lr");
     assert_int_equal(count_in("a", "log.txt",
-                              "step 5: D skipped, inf or NaN in its "
-                              "gradients (first in d.conv1: activation)"),
+                              "step 5: D skipped, inf or NaN in its gradients (first in "
+                              "d.conv1: activation)"),
                      1);
+    assert_int_equal(
+        count_in("a", "log.txt", "pass real; d.conv1.weight[0] is inf, which no"), 6);
+    assert_int_equal(count_in("a", "log.txt", "fp32"), 0);
+    assert_int_equal(count_in("a", "events.jsonl", "\"cause\":\"weight\""), 12);
     assert_int_equal(twinscale(text, sizeof text, "sample '%s' --seeds 0-3 -o '%s/g.png'",
                                run_of("a"), out),
                      0);
@@ -485,7 +491,10 @@ static void test_a_bad_weight_is_not_moved_to_f32(void **state)
     assert_int_equal(train("a", "--kimg 1.6 --inject d:5:bad-weight --max-skips 4 "
                                 "--on-overflow-storm fp32-layer"),
                      5);
-    assert_said("; d.conv1.weight[0] is inf: the run has diverged and is not saved");
+    assert_said(
+        "d.conv1.weight[0] is inf, which no loss scale and no precision can mend; "
+        "go on from an older snapshot with a lower --d-lr (--max-skips 4); no layer "
+        "is moved to f32, which cannot hold it either");
     assert_int_equal(count_in("a", "events.jsonl", "\"event\":\"fp32_layer\""), 0);
     json_t *options = json_of("a", "post-mortem/options.json");
     assert_string_equal(json_string_value(json_object_get(options, "fp32_layers")), "");

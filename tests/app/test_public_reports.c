@@ -123,8 +123,8 @@ static void test_an_overflow_in_every_step_ends_the_run_with_its_reason(void **s
 {
     (void)state;
     const char *run = train("stop", 5, "--kimg 8 --inject d:1-:inf --snap 0.016");
-    assert_said("D skipped 25 steps in a row: its gradients stay inf or NaN down to a "
-                "loss scale of");
+    assert_said("D skipped 25 steps in a row, the last in d.conv1 (weight gradient): its "
+                "gradients stay inf or NaN down to a loss scale of");
     assert_true(same_weights(run, "000000", "000000.384", "d."));
     assert_int_equal(lines_with(run, "events.jsonl", "\"event\":\"skip\""), 25);
 
@@ -146,11 +146,13 @@ static void test_a_nan_at_every_scale_is_told_from_an_overflow(void **state)
     (void)state;
     const char *run = train("backward", 5, "--kimg 8 --inject d:1-:nan");
     assert_int_equal(lines_with(run, "events.jsonl", "\"event\":\"skip\""), 25);
-    assert_int_equal(lines_with(run, "log.txt", "NaN with no inf before it"), 25);
+    assert_int_equal(lines_with(run, "log.txt", "0 inf, 1 NaN"), 25);
     assert_int_equal(lines_with(run, "events.jsonl", "\"forward_finite\":true"), 25);
 
     run = train("forward", 5, "--kimg 8 --inject d:1-:nan-forward");
-    assert_said("D's logits themselves are inf or NaN, which no loss scale can mend");
+    assert_said(
+        "D skipped 25 steps in a row, the last in d.conv4 (activation): NaN with no "
+        "inf before it");
     assert_true(lines_with(run, "events.jsonl", "\"forward_finite\":false") >= 25);
     assert_int_equal(lines_with(run, "events.jsonl", "\"forward_finite\":true"), 0);
 }
@@ -212,8 +214,8 @@ static void test_a_scale_of_a_quarter_is_reached_and_trained_at(void **state)
 
     snprintf(floored, sizeof floored, "%s --d-min-scale 1", quarter);
     run = train("floor", 5, floored);
-    assert_said("D overflowed at its smallest loss scale, 1: lower --d-lr or "
-                "--d-min-scale");
+    assert_said("D overflowed at its smallest loss scale, 1, the last in d.conv1 (weight "
+                "gradient): lower --d-lr or --d-min-scale");
     assert_int_equal(lines_with(run, "events.jsonl", "\"event\":\"skip\""), 11);
 }
 

@@ -237,8 +237,10 @@ static void test_all_ranks_see_a_divergence_and_one_says_it(void **state)
                      RUN "--out '%s' --gpus 2 --kimg 3.2 --inject g:3-:nan --max-skips 4",
                      in("diverges"));
     must(code, 5, text);
-    assert_says(text,
-                "twinscale: G skipped 4 steps in a row: its gradients stay inf or NaN");
+    assert_says(
+        text,
+        "twinscale: G skipped 4 steps in a row, the last in g.conv1 (weight gradient): "
+        "its gradients stay inf or NaN");
     assert_int_equal(times(text, "skipped 4 steps in a row"), 1);
 }
 

@@ -1,0 +1,129 @@
+#include "app/outlier.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/train.h"
+
+struct trial {
+    struct trainer *trainer;
+    int rows;
+    size_t row_bytes;
+    char *batch, *mixed;        // host: the images as they were, and as they are tried
+    struct survey_stats *stats; // host
+};
+
+#define TRIAL_SHARE \
+    64.0f // of the scale that overflowed: an outlier of so many times is seen
+
+int outlier_is_possible(const struct trainer *trainer, const struct diagnosis *diagnosis,
+                        int slot, float good, int64_t quiet_steps)
+{
+    const struct grad_scaler_config *scaler = &trainer->player[NETWORK_D].scaler.config;
+    // Only the last batch of the last optimizer step is still there, with these weights.
+    int is_last = slot == trainer->config.n_dis - 1;
+    return diagnosis->cause == CAUSE_SCALE && is_last && diagnosis->is_exact &&
+           diagnosis->only_real && trainer->device->world == 1 &&
+           diagnosis->facts.scale <= good &&
+           quiet_steps >= scaler->growth_interval / OUTLIER_QUIET;
+}
+
+// Rows first..end of the batch get the images of the others, in turn.
+static void replace_rows(struct trial *trial, int first, int end)
+{
+    int left_out = end - first, others = trial->rows - left_out;
+    for (int row = first; row < end; row++) {
+        int from = (row - first) % others;
+        from += from < first ? 0 : left_out;
+        memcpy(trial->mixed + (size_t)row * trial->row_bytes,
+               trial->batch + (size_t)from * trial->row_bytes, trial->row_bytes);
+    }
+}
+
+// What the largest gradient has of its range, at the scale that overflowed: 1 is all.
+static float share_of_range(const struct trial *trial)
+{
+    const struct survey *survey = &trial->trainer->look.survey[LOOK_D_REAL];
+    float most = 0.0f;
+    for (int i = 0; i < survey->count; i++) {
+        if (trial->stats[i].inf + trial->stats[i].nan > 0)
+            return INFINITY;
+        if (survey->entry[i].kind != SURVEY_ACTIVATION)
+            most = fmaxf(most, trial->stats[i].max_abs / survey_limit(&survey->entry[i]));
+    }
+    return most * TRIAL_SHARE;
+}
+
+static void upload_batch(struct trial *trial, const char *images)
+{
+    struct trainer *trainer = trial->trainer;
+    trainer->device->ops->memory.upload(trainer->device, trainer->feed.real.data, images,
+                                        tensor_bytes(&trainer->feed.real));
+}
+
+static float share_without(struct trial *trial, int first, int end)
+{
+    struct look *look = &trial->trainer->look;
+    memcpy(trial->mixed, trial->batch, (size_t)trial->rows * trial->row_bytes);
+    replace_rows(trial, first, end);
+    upload_batch(trial, trial->mixed);
+    train_real_again(trial->trainer);
+    look->device->ops->memory.download(
+        look->device, trial->stats, look->stats[LOOK_D_REAL],
+        (size_t)look->survey[LOOK_D_REAL].count * sizeof *trial->stats);
+    return share_of_range(trial);
+}
+
+static int halve(struct trial *trial)
+{
+    int first = 0, end = trial->rows;
+    float share = INFINITY;
+    while (end - first > 1) {
+        int middle = first + (end - first) / 2;
+        if ((share = share_without(trial, first, middle)) <= 1.0f)
+            end = middle;
+        else if ((share = share_without(trial, middle, end)) <= 1.0f)
+            first = middle;
+        else
+            return -1;
+    }
+    return share_without(trial, 0, 0) >= OUTLIER_TIMES * share ? first : -1;
+}
+
+static void write_scale(struct trainer *trainer, const struct scaler_state *state)
+{
+    trainer->device->ops->memory.upload(trainer->device,
+                                        topology_scale(&trainer->topology, LOSS_D_REAL),
+                                        state, sizeof *state);
+}
+
+int outlier_find(struct trainer *trainer, const struct diagnosis *diagnosis)
+{
+    const struct memory_ops *memory = &trainer->device->ops->memory;
+    const struct tensor *real = &trainer->feed.real;
+    size_t bytes = tensor_bytes(real);
+    struct trial trial = {.trainer = trainer,
+                          .rows = real->shape.n,
+                          .row_bytes = bytes / (size_t)real->n_stored,
+                          .batch = malloc(bytes),
+                          .mixed = malloc(bytes),
+                          .stats = calloc(SURVEY_MAX, sizeof *trial.stats)};
+    int row = -1;
+    if (trial.batch && trial.mixed && trial.stats && trial.rows > 1) {
+        struct scaler_state kept, low;
+        memory->download(trainer->device, &kept,
+                         topology_scale(&trainer->topology, LOSS_D_REAL), sizeof kept);
+        low = kept;
+        low.scale = diagnosis->facts.scale / TRIAL_SHARE;
+        memory->download(trainer->device, trial.batch, real->data, bytes);
+        write_scale(trainer, &low);
+        row = halve(&trial);
+        write_scale(trainer, &kept);
+        upload_batch(&trial, trial.batch);
+    }
+    free(trial.batch);
+    free(trial.mixed);
+    free(trial.stats);
+    return row;
+}

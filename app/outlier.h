@@ -1,0 +1,30 @@
+/* outlier.h - whether one real image of a batch made D's step overflow.
+ * Flow:  a skipped step of D, diagnosed -> [outlier_find] -> report_events.c.
+ * Owns:  nothing.
+ *
+ * In every overflow some image has the largest gradient; an outlier is one that is far from
+ * the rest. That is tried out, at a scale where nothing overflows: D's pass over the batch is
+ * taken once more with half of the images in the place of the other half. Where that would
+ * have fit at the scale that overflowed, what was left out holds the outlier, and that half
+ * is halved again, down to one image. Where neither half is enough there is none, and most
+ * overflows are through after these two passes. At the end the whole batch must have
+ * gradients OUTLIER_TIMES as large as the batch without that image. */
+#ifndef APP_OUTLIER_H
+#define APP_OUTLIER_H
+
+#include "app/diagnosis.h"
+
+#define OUTLIER_TIMES 4.0f // two halvings: a scale varies by one without any reason
+#define OUTLIER_QUIET 4    // a growth interval's part that must have been good before it
+
+/* True for a skip that is worth the trial: D's, by its pass over real images alone, at a
+ * scale that a whole growth interval has shown to be `good`, after `quiet_steps` without an
+ * overflow. */
+int outlier_is_possible(const struct trainer *trainer, const struct diagnosis *diagnosis,
+                        int slot, float good, int64_t quiet_steps);
+
+/* Of such a skip in the step that was last collected, with none on its way: the row of D's
+ * last batch that holds the outlier, or -1. All but gradients is as it was. */
+int outlier_find(struct trainer *trainer, const struct diagnosis *diagnosis);
+
+#endif
