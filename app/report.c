@@ -160,14 +160,21 @@ void report_state(struct report *report, const char *state)
 
 /* ---- after every step ------------------------------------------------------------ */
 
-static void add_losses(struct tick *tick, const struct trainer *trainer)
+static void add_loss(struct report *report, int network, double loss)
 {
+    statistic_add(&report->tick.loss[network], loss);
+    report_watch_loss(report, network, loss);
+}
+
+static void add_losses(struct report *report)
+{
+    const struct trainer *trainer = report->trainer;
+    struct tick *tick = &report->tick;
     for (int turn = 0; turn < trainer->config.n_dis; turn++) {
         struct step_losses losses = train_turn_losses(trainer, turn);
         const struct loss_sums *real = &losses.real, *fake = &losses.fake;
         int64_t reals = (int64_t)real->count, fakes = (int64_t)fake->count;
-        statistic_add(&tick->loss[NETWORK_D],
-                      real->loss / real->count + fake->loss / fake->count);
+        add_loss(report, NETWORK_D, real->loss / real->count + fake->loss / fake->count);
         statistic_add_sums(&tick->score_real, reals, real->score, real->score_sq);
         statistic_add_sums(&tick->score_fake, fakes, fake->score, fake->score_sq);
         // A sign's square is 1 but for a logit of exactly 0.
@@ -175,7 +182,7 @@ static void add_losses(struct tick *tick, const struct trainer *trainer)
         statistic_add_sums(&tick->sign_fake, fakes, fake->sign, fake->count);
     }
     struct loss_sums g = train_losses(trainer).g;
-    statistic_add(&tick->loss[NETWORK_G], g.loss / g.count);
+    add_loss(report, NETWORK_G, g.loss / g.count);
 }
 
 static void update_speed(struct report *report, int is_tick_end)
@@ -238,7 +245,7 @@ void report_step(struct report *report)
         report_watch(report, slot, place);
     }
     report_layers(report);
-    add_losses(&report->tick, trainer);
+    add_losses(report);
     struct history_point point = step_point(trainer);
     history_add(monitor_history(report->monitor), &point);
     update_speed(report, 0);
@@ -322,6 +329,7 @@ void report_rewind(struct report *report, int64_t images)
     report_watch_open(report);
     report->watch.found = told;
     memset(report->quiet_steps, 0, sizeof report->quiet_steps);
+    memset(report->far_steps, 0, sizeof report->far_steps);
     report->images_at_tick += trainer->progress.images - images;
 }
 

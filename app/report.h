@@ -16,6 +16,11 @@
 #include "app/trainer.h"
 #include "scaler/watch.h"
 
+/* A mean logit of 50 on the wrong side: f32 cannot tell its sigmoid from 0 or 1 from 17 on. A
+ * few steps of it may pass, LOSS_FAR_STEPS in a row are no training. */
+#define LOSS_FAR 50.0
+#define LOSS_FAR_STEPS 32
+
 #define BATCH_PICTURES 16 // batch-step*.png of a run
 
 struct report {
@@ -42,6 +47,8 @@ struct report {
     int64_t quiet_steps[NETWORK_COUNT]; // taken in a row, since the last skip
     int batch_pictures;                 // written so far: at most BATCH_PICTURES
     struct watch watch;
+    int64_t far_steps[NETWORK_COUNT]; // in a row with a loss beyond LOSS_FAR
+    int told_losses;                  // bit 1 << network: said already
 };
 
 enum status report_open(struct report *report, struct trainer *trainer,
@@ -87,6 +94,10 @@ void report_watch_follow(struct report *report);
  * snapshot is no longer in that file, and is told of the steps that come again. */
 void report_watch_recall(struct report *report, const char *events_path);
 void report_watch(struct report *report, int slot, const char *place);
+
+/* Says once when the loss of a network, of the step that was just taken, stays beyond LOSS_FAR.
+ * NaN and inf are no matter of it: their steps are skipped, and that is said. */
+void report_watch_loss(struct report *report, int network, double loss);
 
 /* True where preview.png stands in for a window. */
 int report_draws_preview(struct report *report);

@@ -38,6 +38,9 @@
  * that was good, null for none), "scale" (that the run begins with), "layer" and "tensor" of
  * what overflows at twice it, "" where not seen, "rehearsals" and "seconds".
  *
+ * Told once of a network: "loss" with "net", the "loss" of the step, and how many "steps" in a
+ * row it has been beyond 50.
+ *
  * Told once: "oscillation" with "net" and "swings" ("at", "scale", "place" of each), and
  * "drift" with "kind" (stuck, skips, scales), "net" (of stuck, else "") and "reason". */
 #ifndef APP_REPORT_EVENTS_H

@@ -1,5 +1,6 @@
 /* report_watch.c - says once what is wrong with how the loss scales move (scaler/watch.h). */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,18 +56,22 @@ static const char *word_of(json_t *event, const char *key)
 
 static void recall_event(void *context, json_t *event)
 {
-    struct watch *watch = context;
+    struct report *report = context;
     const char *word = word_of(event, "event");
+    if (strcmp(word, "loss") == 0)
+        report->told_losses |=
+            1 << (word_of(event, "net")[0] == 'G' ? NETWORK_G : NETWORK_D);
+    report->batch_pictures += word_of(event, "picture")[0] != '\0';
     if (strcmp(word, "drift") == 0)
         word = word_of(event, "kind");
     else if (strcmp(word, "oscillation") != 0)
         return;
-    watch->found |= finding_of(word, word_of(event, "net"));
+    report->watch.found |= finding_of(word, word_of(event, "net"));
 }
 
 void report_watch_recall(struct report *report, const char *events_path)
 {
-    json_lines_read(events_path, recall_event, &report->watch);
+    json_lines_read(events_path, recall_event, report);
 }
 
 /* ---- oscillation ----------------------------------------------------------------- */
@@ -193,4 +198,26 @@ void report_watch(struct report *report, int slot, const char *place)
         tell_rates(report);
     if (found & WATCH_SCALES_APART)
         tell_scales(report);
+}
+
+/* ---- losses ---------------------------------------------------------------------- */
+
+void report_watch_loss(struct report *report, int network, double loss)
+{
+    int64_t *steps = &report->far_steps[network];
+    const char *name = names[network];
+    char letter = network == NETWORK_G ? 'g' : 'd';
+    *steps = isfinite(loss) && loss > LOSS_FAR ? *steps + 1 : 0;
+    if (*steps < LOSS_FAR_STEPS || report->told_losses & 1 << network)
+        return;
+    report->told_losses |= 1 << network;
+    report_say(
+        report,
+        "warning: %s's loss has been above %g for %d steps (now %.4g), where one of "
+        "1 to 10 is usual: D's logits are far on the wrong side; look at the samples "
+        "and at Loss/scores in stats.jsonl, and lower --%c-lr or go on from an older "
+        "snapshot. Said once",
+        name, LOSS_FAR, LOSS_FAR_STEPS, loss, letter);
+    event_write(report, json_pack("{s:s, s:s, s:f, s:i}", "event", "loss", "net", name,
+                                  "loss", loss, "steps", LOSS_FAR_STEPS));
 }

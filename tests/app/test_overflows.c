@@ -492,6 +492,37 @@ static void test_a_device_that_runs_ahead_tells_what_is_left_of_a_skip(void **st
     close_live(&live);
 }
 
+/* ---- losses ---------------------------------------------------------------------- */
+
+static void test_a_loss_that_stays_far_out_is_warned_of_once(void **state)
+{
+    (void)state;
+    char run[1024];
+    twinscale_must("train " SMALL_RUN " --out '%s' --kimg 0.96 "
+                   "--inject d:2-:huge-activation",
+                   out);
+    snprintf(run, sizeof run, "%s", run_in(out));
+    assert_int_equal(
+        count_in_log(run, "warning: D.s loss has been above 50 for 32 steps"), 1);
+    twinscale_must("train --resume '%s' --kimg 1.6", run);
+    json_t *losses = lines_of(run, "events.jsonl", "event", "loss");
+    assert_int_equal(json_array_size(losses), 1);
+    json_t *loss = json_array_get(losses, 0);
+    assert_string_equal(text_of(loss, "net"), "D");
+    assert_true(number_of(loss, "step") == 33.0);
+    assert_true(number_of(loss, "loss") > 50.0);
+    json_decref(losses);
+}
+
+static void test_a_usual_loss_or_a_short_excursion_is_not_warned_of(void **state)
+{
+    (void)state;
+    twinscale_must("train " SMALL_RUN " --out '%s' --kimg 1.28 "
+                   "--inject d:2-32:huge-activation,d:34-64:huge-activation",
+                   out);
+    assert_int_equal(count_in_log(run_in(out), "loss has been above"), 0);
+}
+
 /* ---- storms ---------------------------------------------------------------------- */
 
 /* 60000 in G's image overflows the gradient before its tanh at G's scale of 2^13 and also at
@@ -564,6 +595,8 @@ int main(void)
         TEST(test_every_finding_is_recalled_from_its_event),
         TEST(test_an_oscillation_is_told_once_with_its_swings),
         TEST(test_one_overflow_per_growth_is_not_worth_a_word),
+        TEST(test_a_loss_that_stays_far_out_is_warned_of_once),
+        TEST(test_a_usual_loss_or_a_short_excursion_is_not_warned_of),
         TEST(test_steps_on_their_way_stay_when_a_layer_is_moved_to_f32),
         TEST(test_a_device_that_runs_ahead_tells_what_is_left_of_a_skip),
     };
