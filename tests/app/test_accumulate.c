@@ -59,6 +59,7 @@ static struct {
     const struct ops *own;
     uint64_t draws[DRAWS_MAX]; // whose latents were made, in turn
     int draw_count, losses, spoilt_loss;
+    float weight[DRAWS_MAX]; // of each loss, in turn
 } watched;
 
 static void watched_normal(struct device *device, uint64_t seed, uint32_t stream,
@@ -76,6 +77,8 @@ static void watched_loss(struct device *device, const struct tensor *logits, flo
                          struct tensor *seed, struct loss_sums *sums)
 {
     watched.own->loss.bce_logits(device, logits, target, weight, state, seed, sums);
+    if (watched.losses < DRAWS_MAX)
+        watched.weight[watched.losses] = weight;
     if (watched.losses++ == watched.spoilt_loss)
         ((float *)seed->data)[0] = INFINITY;
 }
@@ -165,6 +168,18 @@ static void test_batches_of_a_step_are_one_large_batch(void **state)
     }
 }
 
+static void test_each_network_divides_its_losses_by_its_own_batches(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    open_trainer(&trainer, 4, 2, 4, 1);
+    step(&trainer);
+    assert_int_equal(watched.losses, 2 * 2 + 4); // D on real and on fakes, then G
+    for (int loss = 0; loss < watched.losses; loss++)
+        assert_true(watched.weight[loss] == (loss < 4 ? 0.5f : 0.25f));
+    trainer_release(&trainer);
+}
+
 static void test_another_batch_would_be_seen(void **state)
 {
     (void)state;
@@ -239,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batches_of_a_step_are_one_large_batch),
+        cmocka_unit_test(test_each_network_divides_its_losses_by_its_own_batches),
         cmocka_unit_test(test_another_batch_would_be_seen),
         cmocka_unit_test(test_g_trains_on_the_fakes_that_d_saw_last),
         cmocka_unit_test(test_an_inf_in_any_batch_spoils_the_whole_step),
