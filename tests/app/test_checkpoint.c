@@ -8,6 +8,7 @@
 
 #include "app/checkpoint_tensors.h"
 #include "app/train.h"
+#include "kernels/half.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 
@@ -209,6 +210,13 @@ static void test_every_number_of_the_state_is_saved_and_loaded(void **state)
     assert_string_equal(loaded.found_scales, "G's was found");
     assert_int_equal(*loaded.feed.draw, 2);
     assert_true(digest_of_trainer(&loaded) == digest);
+    // What the next forward pass reads: the half copy of the loaded weights.
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        const struct net *net = &loaded.player[network].net;
+        for (size_t i = 0; i < net->param_elements; i++)
+            assert_true(element_load(net->half, net->dtype, i) ==
+                        round_to_dtype(net->params[i], net->dtype));
+    }
     free(from);
     free(to);
     trainer_release(&saved);

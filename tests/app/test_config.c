@@ -723,10 +723,10 @@ static void test_a_change_at_a_kimg_comes_at_that_image(void **state)
     (void)state;
     struct timed_change changes[SET_AT_MAX];
     int count;
-    // 0.07 * 1000 is a little above 70 in binary.
-    assert_int_equal(
-        config_read_set_at("0.07:g.lr=1e-3,d.lr=1e-3,0.5:g.lr=1e-4", changes, &count),
-        STATUS_OK);
+    // A ten millionth of an image more is no other image.
+    assert_int_equal(config_read_set_at("0.0700000001:g.lr=1e-3,d.lr=1e-3,0.5:g.lr=1e-4",
+                                        changes, &count),
+                     STATUS_OK);
     assert_int_equal(count, 2);
     assert_int_equal(changes[0].images, 70);
     assert_string_equal(changes[0].request, "g.lr=1e-3\nd.lr=1e-3");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/conv_check.h"
 #include "kernels/device.h"
 #include "kernels/half.h"
 #include "kernels/ops.h"
@@ -12,6 +13,41 @@
 #include "tests/support/support.h"
 
 /* ---- names ----------------------------------------------------------------------- */
+
+static void test_shapes_are_equal_in_every_size_or_not_at_all(void **state)
+{
+    (void)state;
+    const struct shape shape = {2, 3, 4, 5};
+    assert_true(shape_equal(shape, (struct shape){2, 3, 4, 5}));
+    assert_false(shape_equal(shape, (struct shape){1, 3, 4, 5}));
+    assert_false(shape_equal(shape, (struct shape){2, 1, 4, 5}));
+    assert_false(shape_equal(shape, (struct shape){2, 3, 1, 5}));
+    assert_false(shape_equal(shape, (struct shape){2, 3, 4, 1}));
+}
+
+static void test_a_convolution_whose_sizes_or_types_disagree_is_refused(void **state)
+{
+    (void)state;
+    const struct conv_desc good = {.x = {2, 8, 8, 3},
+                                   .y = {2, 4, 4, 5},
+                                   .kernel = 4,
+                                   .stride = 2,
+                                   .pad = 1,
+                                   .dtype = DTYPE_F16,
+                                   .out_dtype = DTYPE_F16};
+    struct conv_desc bad[5] = {good, good, good, good, good};
+    assert_int_equal(conv_check(&good), STATUS_OK);
+    bad[0].y.n = 3;
+    bad[1].y.h = 5;
+    bad[2].y.w = 3;
+    bad[3].out_dtype = DTYPE_BF16;
+    bad[4].stride = 0;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(conv_check(&bad[i]), STATUS_FAILED);
+    struct conv_desc head = good;
+    head.out_dtype = DTYPE_F32;
+    assert_int_equal(conv_check(&head), STATUS_OK);
+}
 
 static void test_known_names_open(void **state)
 {
@@ -130,6 +166,7 @@ static void test_threads_follow_the_request_or_the_cpus(void **state)
     assert_int_equal(device->threads, 3);
     device_close(device);
     assert_int_equal(device_open("cpu", -1, &device), STATUS_USAGE);
+    assert_int_equal(device_open("cpu", 1025, &device), STATUS_USAGE);
     assert_int_equal(device_open("cpu", 100000, &device), STATUS_USAGE);
     assert_non_null(strstr(status_message(), "100000"));
 }
@@ -235,12 +272,22 @@ static void late_check(struct device *device, const float *grads, size_t n,
             scaler->found_inf = 1.0f;
 }
 
+/* Does not see what becomes infinite when the scale is taken out. */
+static void early_check(struct device *device, const float *grads, size_t n,
+                        struct scaler_state *scaler)
+{
+    struct ops ops;
+    ref_fill_ops(&ops);
+    ops.optimizer.grads_check(device, grads, n, scaler);
+    scaler->found_inf_unscaled = 0.0f;
+}
+
 static void test_a_device_that_misjudges_overflows_is_refused(void **state)
 {
     (void)state;
     void (*const checks[])(struct device *, const float *, size_t,
-                           struct scaler_state *) = {blind_check, tailless_check,
-                                                     anxious_check, late_check};
+                           struct scaler_state *) = {
+        blind_check, tailless_check, anxious_check, late_check, early_check};
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         struct ops ops;
         ref_fill_ops(&ops);
@@ -318,6 +365,8 @@ static void test_tensors_get_the_padding_of_their_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes_are_equal_in_every_size_or_not_at_all),
+        cmocka_unit_test(test_a_convolution_whose_sizes_or_types_disagree_is_refused),
         cmocka_unit_test(test_known_names_open),
         cmocka_unit_test(test_an_unknown_name_is_refused_with_the_known_ones),
         cmocka_unit_test(test_a_gpu_that_is_absent_is_an_environment_error),
