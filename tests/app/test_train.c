@@ -230,6 +230,25 @@ static double loss_of_last_logits(struct trainer *trainer, double target)
     return sum;
 }
 
+static void test_a_step_moves_the_average_of_gs_weights(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct config config = small_config();
+    config.ema_rampup = 0.0; // else the first step's average is nearly a copy
+    open_config(&trainer, &config);
+    const struct net *g = &trainer.player[NETWORK_G].net;
+    assert_memory_equal(trainer.ema.average, g->params, block_bytes(g));
+    float *before = malloc(block_bytes(g));
+    assert_non_null(before);
+    memcpy(before, trainer.ema.average, block_bytes(g));
+    step(&trainer);
+    assert_memory_not_equal(trainer.ema.average, before, block_bytes(g));
+    assert_memory_not_equal(trainer.ema.average, g->params, block_bytes(g));
+    free(before);
+    trainer_release(&trainer);
+}
+
 static void test_only_the_target_of_real_images_is_smoothed(void **state)
 {
     (void)state;
@@ -333,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_a_scale_per_loss_makes_the_same_gradients),
         cmocka_unit_test(test_networks_that_cannot_be_built_anew_stay_what_they_are),
         cmocka_unit_test(test_networks_that_are_built_anew_have_the_new_types),
+        cmocka_unit_test(test_a_step_moves_the_average_of_gs_weights),
         cmocka_unit_test(test_only_the_target_of_real_images_is_smoothed),
         cmocka_unit_test(test_the_losses_of_a_step_are_of_every_image_of_each_kind),
         cmocka_unit_test(test_mirror_flips_some_of_the_real_images_and_changes_no_other),

@@ -62,7 +62,7 @@ static void test_every_mark_of_kimg_comes_once(void **state)
     (void)state;
     char text[4096];
     twinscale_must("train " SMALL_RUN " --out '%s' --batch 20 --kimg 0.6 --tick 0.1 "
-                   "--snap 0.1 --img-snap 0.1",
+                   "--snap 0.1 --img-snap 0.2",
                    out);
     assert_int_equal(
         run_command(
@@ -75,8 +75,8 @@ static void test_every_mark_of_kimg_comes_once(void **state)
             run_in(out)),
         0);
 #define MARKS "000000.100 000000.200 000000.300 000000.400 000000.500 000000.600"
-    assert_string_equal(text,
-                        "0.02 0.1 0.2 0.3 0.4 0.5 0.6, " MARKS ", " MARKS " 000000\n");
+    assert_string_equal(text, "0.02 0.1 0.2 0.3 0.4 0.5 0.6, 000000.200 000000.400 "
+                              "000000.600, " MARKS " 000000\n");
 }
 
 static void test_a_killed_run_resumes_to_the_same_bytes(void **state)

@@ -18,7 +18,8 @@ static const struct geometry geometries[] = {
     {2, 8, 8, 33, 17, 4, 2, 1},
     {5, 4, 4, 64, 64, 4, 2, 1},
     {1, 28, 28, 1, 17, 4, 2, 1},
-    {3, 7, 9, 5, 8, 4, 2, 1}, // odd sizes: the last row and column have fewer taps
+    {5, 32, 33, 2, 3, 3, 1, 1}, // pixels enough for several chunks in each part of wgrad
+    {3, 7, 9, 5, 8, 4, 2, 1},   // odd sizes: the last row and column have fewer taps
     // The ends: 4x4 to a logit, a latent to 4x4, 7x7 covering all.
     {7, 4, 4, 64, 1, 4, 1, 0},
     {3, 4, 4, 17, 100, 4, 1, 0},
