@@ -88,17 +88,19 @@ enum status run_save_now(struct run *run)
     return save_snapshot(run, trainer_kimg(&run->trainer));
 }
 
-static void save_samples(struct run *run, const char *name)
-{
-    report_draw_samples(&run->report);
-    report_write_samples(&run->report, name, run->last_grid, sizeof run->last_grid);
-}
-
 void run_save_fakes(struct run *run, double kimg)
 {
     char number[32], name[64];
     snprintf(name, sizeof name, "fakes%s.png", kimg_name(kimg, number, sizeof number));
-    save_samples(run, name);
+    report_draw_samples(&run->report);
+    report_write_samples(&run->report, name, run->last_grid, sizeof run->last_grid);
+}
+
+// Before any training, so noise: never named as a result at the end.
+static void save_initial_fakes(struct run *run)
+{
+    report_draw_samples(&run->report);
+    report_write_samples(&run->report, "fakes_init.png", NULL, 0);
 }
 
 /* ---- the loop -------------------------------------------------------------------- */
@@ -236,7 +238,7 @@ static enum status loop(struct run *run, const char **end)
     report_write_reals(&run->report);
     TRY(compare_scalers(run));
     if (run->trainer.progress.step == 0) {
-        save_samples(run, "fakes_init.png");
+        save_initial_fakes(run);
         TRY(run_save(run, 0.0));
     }
     while (!is_done(run)) {

@@ -182,6 +182,9 @@ static void test_a_run_that_is_given_up_leaves_a_post_mortem(void **state)
     (void)state;
     assert_int_equal(train("a", "--kimg 1.6 --inject d:5-:inf --max-skips 4"), 5);
     assert_said("post-mortem ");
+    // The only grid so far is of noise, drawn before the first step: it is no result.
+    assert_exists("a", "fakes_init.png");
+    assert_null(strstr(said, "grid: "));
     assert_exists("a", "post-mortem/batch.png");
     assert_int_equal(
         count_in("a", "post-mortem/reason.txt", "D skipped 4 steps in a row"), 1);
