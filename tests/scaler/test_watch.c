@@ -150,7 +150,7 @@ static void test_swings_that_are_far_apart_are_not_reported(void **state)
     (void)state;
     struct run run = begin(65536, 65536, 20);
     for (int n = 1; n < 20000; n++) {
-        run.step = n;
+        run.step = n / 10; // ten steps of D in each of the run: D's own count
         double limit = n % 2000 < 5 ? 1024 : 65536;
         one(&run, WATCH_D, (double)run.state[WATCH_D].scale > limit);
     }
@@ -173,6 +173,20 @@ static void test_a_scale_that_another_network_moved_is_no_swing(void **state)
 }
 
 /* ---- two networks ---------------------------------------------------------------- */
+
+static void test_scales_that_come_together_again_begin_a_new_count(void **state)
+{
+    (void)state;
+    struct run run = begin(1024, 0x1p30, 10);
+    for (int n = 0; n < 60; n++) {
+        run.step += 1;
+        run.state[WATCH_D].scale = n % 7 == 6 ? 1024.0f : 0x1p30f;
+        run.state[WATCH_D].growth_tracker = run.state[WATCH_G].growth_tracker = 0;
+        one(&run, WATCH_D, 0);
+        one(&run, WATCH_G, 0);
+    }
+    assert_int_equal(run.found & WATCH_SCALES_APART, 0);
+}
 
 static void test_a_network_that_always_skips_is_reported_once(void **state)
 {
@@ -270,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_each_swing_tells_where_it_overflowed_and_at_which_scale),
         cmocka_unit_test(test_swings_that_are_far_apart_are_not_reported),
         cmocka_unit_test(test_a_scale_that_another_network_moved_is_no_swing),
+        cmocka_unit_test(test_scales_that_come_together_again_begin_a_new_count),
         cmocka_unit_test(test_a_network_that_always_skips_is_reported_once),
         cmocka_unit_test(test_two_networks_that_both_skip_are_not_apart),
         cmocka_unit_test(test_skip_rates_that_differ_are_reported_once),
