@@ -365,12 +365,34 @@ static enum status load_tensors(const struct checkpoint *checkpoint,
     return status;
 }
 
+/* Loads the scaler, and into the host's record what is shown of it until a step is taken:
+ * where none is left to take, to the end. */
+static enum status load_scaler(struct grad_scaler *scaler, struct step_record *record,
+                               const struct grad_scaler_saved *saved)
+{
+    TRY(grad_scaler_load(scaler, saved));
+    struct scaler_state loaded = grad_scaler_read(scaler);
+    *record = (struct step_record){.scale_after = loaded.scale,
+                                   .growth_tracker = loaded.growth_tracker,
+                                   .hysteresis_used = loaded.hysteresis_used,
+                                   .adam_t = loaded.adam_t,
+                                   .updates = loaded.updates,
+                                   .skipped = loaded.skipped,
+                                   .skipped_in_a_row = loaded.skipped_in_a_row,
+                                   .growths = loaded.growths,
+                                   .backoffs = loaded.backoffs,
+                                   .held = loaded.held};
+    return STATUS_OK;
+}
+
 static enum status load_scalers(const struct checkpoint *checkpoint,
                                 struct trainer *trainer,
                                 const struct checkpoint_facts *facts)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++)
-        TRY(grad_scaler_load(&trainer->player[network].scaler, &facts->scaler[network]));
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        struct player *player = &trainer->player[network];
+        TRY(load_scaler(&player->scaler, &player->record, &facts->scaler[network]));
+    }
     if (trainer->topology.kind != TOPOLOGY_PER_LOSS)
         return STATUS_OK;
     if (!facts->has_fake_scaler)
@@ -379,7 +401,8 @@ static enum status load_scalers(const struct checkpoint *checkpoint,
             "%s: its state has no scaler_d_fake, which a run with --scaler "
             "per-loss needs; the file is damaged",
             checkpoint->path);
-    return grad_scaler_load(&trainer->topology.fake, &facts->fake_scaler);
+    return load_scaler(&trainer->topology.fake, &trainer->fake_record,
+                       &facts->fake_scaler);
 }
 
 enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer *trainer)

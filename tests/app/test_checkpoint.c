@@ -236,6 +236,37 @@ static void test_settings_and_the_clock_are_not_in_the_digest(void **state)
     trainer_release(&trainer);
 }
 
+static void same_counts(const struct step_record *a, const struct step_record *b)
+{
+    assert_true(a->scale_after == b->scale_after && a->scale_after > 0.0f);
+    assert_int_equal(a->growth_tracker, b->growth_tracker);
+    assert_int_equal(a->adam_t, b->adam_t);
+    assert_int_equal(a->updates, b->updates);
+    assert_int_equal(a->skipped, b->skipped);
+    assert_int_equal(a->growths, b->growths);
+    assert_int_equal(a->backoffs, b->backoffs);
+}
+
+// Where no step is left to take, the last picture is drawn from these.
+static void test_scales_and_counts_can_be_shown_before_a_step_is_taken(void **state)
+{
+    (void)state;
+    struct trainer saved, loaded;
+    open_trainer(&saved);
+    (void)digest_of_trainer(&saved);
+    open_trainer(&loaded);
+    for (int network = 0; network < NETWORK_COUNT; network++)
+        loaded.player[network].record = (struct step_record){0};
+    loaded.fake_record = (struct step_record){0};
+    load(&loaded);
+    for (int network = 0; network < NETWORK_COUNT; network++)
+        same_counts(&loaded.player[network].record, &saved.player[network].record);
+    same_counts(&loaded.fake_record, &saved.fake_record);
+    assert_true(saved.player[NETWORK_G].record.updates == 1);
+    trainer_release(&saved);
+    trainer_release(&loaded);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, enter, leave)
 
 int main(void)
@@ -244,6 +275,7 @@ int main(void)
         TEST(test_every_number_of_the_state_is_in_the_digest),
         TEST(test_every_number_of_the_state_is_saved_and_loaded),
         TEST(test_settings_and_the_clock_are_not_in_the_digest),
+        TEST(test_scales_and_counts_can_be_shown_before_a_step_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
