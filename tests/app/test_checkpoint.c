@@ -128,11 +128,26 @@ static void add_scaler(struct numbers *numbers, const char *where,
     ADD(held, IS_I64);
 }
 
+// Each kind of tensor by itself, so that none can be missing in the list of them.
+static void add_blocks(struct numbers *numbers, struct trainer *trainer)
+{
+    for (int network = 0; network < NETWORK_COUNT; network++) {
+        struct player *player = &trainer->player[network];
+        const char *where = network == NETWORK_G ? "G's" : "D's";
+        add(numbers, where, "weights", player->net.params, IS_F32);
+        add(numbers, where, "running statistics", player->net.buffers, IS_F32);
+        add(numbers, where, "Adam's m", player->adam.m, IS_F32);
+        add(numbers, where, "Adam's v", player->adam.v, IS_F32);
+    }
+    add(numbers, "G's", "average", trainer->ema.average, IS_F32);
+}
+
 static struct numbers *numbers_of(struct trainer *trainer)
 {
     struct numbers *numbers = calloc(1, sizeof *numbers);
     assert_non_null(numbers);
     add_tensors(numbers, trainer);
+    add_blocks(numbers, trainer);
     add_scaler(numbers, "G's scaler", trainer->player[NETWORK_G].scaler.state);
     add_scaler(numbers, "D's scaler", trainer->player[NETWORK_D].scaler.state);
     add_scaler(numbers, "D's scaler of fakes", trainer->topology.fake.state);

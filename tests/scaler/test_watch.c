@@ -150,7 +150,7 @@ static void test_swings_that_are_far_apart_are_not_reported(void **state)
     (void)state;
     struct run run = begin(65536, 65536, 20);
     for (int n = 1; n < 20000; n++) {
-        run.step = n / 10; // ten steps of D in each of the run: D's own count
+        run.step = 1000000 + n; // of the run, which was resumed; updates count from 0
         double limit = n % 2000 < 5 ? 1024 : 65536;
         one(&run, WATCH_D, (double)run.state[WATCH_D].scale > limit);
     }
