@@ -187,7 +187,7 @@ static void test_layers_are_looked_at_without_changing_the_run(void **state)
     const char *run =
         gpu_run("looked", "", STEPS_20 "--deterministic --preview off --grad-stats 4");
     digest_of(run, looked);
-    snprintf(path, sizeof path, "%s/stats.jsonl", run);
+    snprintf(path, sizeof path, "%s/layers.jsonl", run);
     run_command(text, sizeof text, "grep -c grad-stats '%s'", path);
     assert_true(strtol(text, NULL, 10) >= 5);
     // The first steps overflow at the usual start of the scale, and the log says no more
