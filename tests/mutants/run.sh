@@ -7,6 +7,7 @@
 #   sh tests/mutants/run.sh --again            forgets the results of those first
 #   sh tests/mutants/run.sh --survivors        the summary of the results, nothing is run
 #   sh tests/mutants/run.sh --check            only: does each fault's text stand once?
+# results.tsv has those that were killed by 2026-12-01: copied into DIR, a run goes on from them.
 # --jobs N (2) for compiler and ctest; --folder DIR (build/mutants) for copy and results.
 # Ctrl-C loses the fault under way and no more. A test that does not end kills its mutant.
 # Exit codes: 0 at least 98 % are killed and each survivor is explained, 1 not so, 2 a fault
