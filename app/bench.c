@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "app/commands.h"
+#include "app/input/dataset.h"
 #include "app/nearest.h"
 #include "app/number.h"
 #include "app/output/output_path.h"
@@ -456,6 +457,7 @@ enum status bench_command(int argc, char **argv)
     CHECK_MEMORY(bench.monitor, "a benchmark");
     enum status status = measure(&bench, argc, argv);
     close_folder(&bench);
+    dataset_close(bench.dataset);
     monitor_destroy(bench.monitor);
     return status;
 }

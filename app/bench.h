@@ -24,6 +24,7 @@ struct bench {
     double seconds; // precision: at least this long for each choice; layers: for all
     const char *json_path; // layers: NULL without
     struct monitor *monitor;
+    struct dataset *dataset;  // of all runs, read once; NULL before the first
     struct run_folder folder; // closed until bench_open_folder()
     int must_end;             // Ctrl-C: no further run begins
 };

@@ -184,7 +184,7 @@ static enum status set_up(struct comparison *comparison, struct mode *mode,
     struct config config = comparison->bench->config;
     config.precision = mode->precision;
     config.recompute = mode->recomputes;
-    TRY(trainer_create(trainer, &config));
+    TRY(trainer_create_with_data(trainer, &config, &comparison->bench->dataset));
     TRY(begin(comparison, trainer));
     TRY(trainer_start_data(trainer));
     for (int network = 0; network < NETWORK_COUNT; network++) {

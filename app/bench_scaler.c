@@ -253,7 +253,8 @@ static void tell_run(struct bench_result *result, const struct bench_run *run)
 static enum status train_one(struct session *session, const struct config *config)
 {
     struct bench_run *run = session->run;
-    TRY(trainer_create(session->trainer, config));
+    TRY(trainer_create_with_data(session->trainer, config,
+                                 &session->result->bench->dataset));
     TRY(begin(session->result, session->trainer));
     TRY(trainer_start_data(session->trainer));
     struct found_scales found;

@@ -63,11 +63,13 @@ enum status trainer_open_data(const struct config *config,
 
 static enum status open_data(struct trainer *trainer)
 {
-    enum status status =
-        trainer_open_data(&trainer->config, trainer->device->rank ? NULL : show_decoding,
-                          &trainer->dataset);
-    progress_clear();
-    TRY(status);
+    if (!trainer->dataset) {
+        enum status status = trainer_open_data(
+            &trainer->config, trainer->device->rank ? NULL : show_decoding,
+            &trainer->dataset);
+        progress_clear();
+        TRY(status);
+    }
     trainer->config.channels = trainer->dataset->channels;
     trainer->config.resolution = trainer->dataset->resolution;
     return STATUS_OK;
@@ -275,6 +277,21 @@ enum status trainer_create(struct trainer *trainer, const struct config *config)
     return trainer_create_rank(trainer, config, &alone);
 }
 
+enum status trainer_create_with_data(struct trainer *trainer, const struct config *config,
+                                     struct dataset **shared)
+{
+    struct trainer_rank alone = {.rank = 0, .world = 1};
+    memset(trainer, 0, sizeof *trainer);
+    trainer->config = *config;
+    trainer->dataset = *shared;
+    trainer->borrows_dataset = 1;
+    TRY(open_device(trainer, &alone));
+    enum status status = open_data(trainer);
+    *shared = trainer->dataset;
+    TRY(status);
+    return build(trainer);
+}
+
 // Odd multiples of it differ in many bits, so that no two runs meet in one order.
 #define ROLLBACK_SALT 0x9e3779b97f4a7c15u
 
@@ -347,7 +364,8 @@ static void take_down(struct trainer *trainer)
 void trainer_release(struct trainer *trainer)
 {
     take_down(trainer);
-    dataset_close(trainer->dataset);
+    if (!trainer->borrows_dataset)
+        dataset_close(trainer->dataset);
     device_close(trainer->device);
     memset(trainer, 0, sizeof *trainer);
 }
@@ -358,8 +376,10 @@ enum status trainer_rebuild(struct trainer *trainer)
     CHECK_MEMORY(before, "a trainer");
     CHECK(results_pending(&trainer->results) == 0, "steps are on their way");
     *before = *trainer;
-    *trainer = (struct trainer){
-        .config = before->config, .device = before->device, .dataset = before->dataset};
+    *trainer = (struct trainer){.config = before->config,
+                                .device = before->device,
+                                .dataset = before->dataset,
+                                .borrows_dataset = before->borrows_dataset};
     enum status status = build(trainer);
     take_down(status == STATUS_OK ? before : trainer);
     if (status != STATUS_OK)

@@ -44,6 +44,7 @@ struct trainer {
     struct config config;
     struct device *device;
     struct dataset *dataset;
+    int borrows_dataset;                 // trainer_create_with_data()
     struct player player[NETWORK_COUNT]; // [NETWORK_G], [NETWORK_D]
     struct topology topology;            // of their scalers
     struct step_record fake_record;      // like player.record, of topology.fake
@@ -87,6 +88,11 @@ struct trainer_rank {
 /* Opens device and data, then builds everything, with initial weights. config->channels and
  * config->resolution are set from the data where they were 0. Any failure leaves *trainer safe to release. */
 enum status trainer_create(struct trainer *trainer, const struct config *config);
+
+/* The same with a data set that several trainers read, each of which borrows it: it is closed
+ * by the caller, after them. Where *shared is NULL it is read, and stands there. */
+enum status trainer_create_with_data(struct trainer *trainer, const struct config *config,
+                                     struct dataset **shared);
 /* The same for one rank of several; all of them have to call it. */
 enum status trainer_create_rank(struct trainer *trainer, const struct config *config,
                                 const struct trainer_rank *rank);

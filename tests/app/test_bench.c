@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "app/bench_diversity.h"
+#include "tests/app/make_png.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 
@@ -123,6 +125,11 @@ static void assert_is_png(const char *name, unsigned width)
     fclose(file);
     assert_memory_equal(head, "\x89PNG\r\n\x1a\n", 8);
     assert_int_equal(head[18] << 8 | head[19], width);
+}
+
+static unsigned slope(int x, int y, int c)
+{
+    return (unsigned)(4 * x + 2 * y + 50 * c) & 255;
 }
 
 /* ---- bench scaler ---------------------------------------------------------------- */
@@ -279,6 +286,46 @@ static void test_ctrl_c_ends_after_the_step_and_tells_what_is_known(void **state
         "stopped");
     json_decref(object);
     assert_is_png("bench.png", 520);
+}
+
+// Every run after the first would read them again, which no signal ends.
+static void test_all_runs_of_a_benchmark_read_the_data_once(void **state)
+{
+    (void)state;
+    static const char *const works[] = {"scaler --kimg 0.8 --seeds 1",
+                                        "precision --seconds 1"};
+    char pictures[600], path[700], text[16384];
+    snprintf(pictures, sizeof pictures, "%s/pictures", out);
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+        assert_int_equal(mkdir(pictures, 0777), 0);
+        for (int k = 0; k < 16; k++) {
+            snprintf(path, sizeof path, "%s/%d.png", pictures, k);
+            write_png(path, 32, 32, 2, slope);
+        }
+        int code = run_command(text, sizeof text,
+                               WAIT_FOR "cd '%s' && { '%s' bench %s " SMALL_RUN
+                                        " --data pictures --out %zu & } && "
+                                        "wait_for 'grep -qs ^device %zu/*/log.txt'; "
+                                        "rm -r pictures; wait $!",
+                               out, TWINSCALE_PROGRAM, works[i], i, i);
+        if (code != 0 || !strstr(text, "results: ") || strstr(text, "not measured"))
+            fail_msg("bench %s: exit %d: %s", works[i], code, text);
+    }
+}
+
+static void
+test_ctrl_c_between_the_first_run_and_the_last_tells_what_is_known(void **state)
+{
+    (void)state;
+    char text[16384];
+    int code = run_command(text, sizeof text,
+                           WAIT_FOR "cd '%s' && { '%s' bench scaler " SMALL_RUN
+                                    " --out many --kimg 0.016 --seeds 100 & } && "
+                                    "wait_for 'grep -qs \"^ 1/600\" many/*/log.txt'; "
+                                    "kill -INT $!; wait $!",
+                           out, TWINSCALE_PROGRAM);
+    if (code != 0 || !strstr(text, "stopped after ") || !strstr(text, " of 600 runs"))
+        fail_msg("exit %d: %s", code, text);
 }
 
 /* ---- bench precision ------------------------------------------------------------- */
@@ -486,6 +533,8 @@ int main(void)
         TEST(test_runs_that_diverge_are_rows_with_a_reason),
         TEST(test_topologies_that_the_settings_rule_out_are_told),
         TEST(test_ctrl_c_ends_after_the_step_and_tells_what_is_known),
+        TEST(test_all_runs_of_a_benchmark_read_the_data_once),
+        TEST(test_ctrl_c_between_the_first_run_and_the_last_tells_what_is_known),
         TEST(test_half_precision_halves_the_activations),
         TEST(test_recomputing_is_a_row_of_its_own_with_what_it_saves_and_adds),
         TEST(test_a_type_that_cannot_train_is_a_row_with_its_reason),
