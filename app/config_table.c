@@ -185,8 +185,8 @@ const struct setting settings[] = {
      GROUP_MACHINE, RESUME_FREE,
      "auto: a window where there is a display, else preview.png in the run folder"},
     {"exit_when_done", SWITCH(exit_when_done), ANY, "0", NULL, GROUP_MACHINE, RESUME_FREE,
-     "closes the window when the run has ended, as a run on several GPUs always does; "
-     "without it, it stays until q or until it is closed"},
+     "closes the window when the run has ended; without it, it stays until q or until it "
+     "is closed"},
     {"dry_run", SWITCH(dry_run), ANY, "0", NULL, GROUP_MACHINE, RESUME_OWN,
      "takes a few real steps, reports memory and time, and writes nothing"},
     {"show_config", SWITCH(show_config), ANY, "0", NULL, GROUP_MACHINE, RESUME_OWN,

@@ -106,7 +106,7 @@ int main(int argc, char **argv)
     enum status status = dispatch(argc, argv);
     if (status == STATUS_OK)
         status = close_standard_output();
-    if (status != STATUS_OK)
+    if (status != STATUS_OK && status_message()[0]) // "": it was printed before
         fprintf(stderr, "twinscale: %s\n", status_message());
     return status_exit_code(status);
 }

@@ -46,7 +46,7 @@ struct run {
     struct set_at set_at; // changes to come
     char changes[2048];   // settings that a resume changed; "" for none
     enum status status;
-    char message[1024]; // the worker's, for the main thread
+    char message[1024]; // the worker's, for the main thread; "" once it is printed
 };
 
 /* What the first Ctrl-C comes to from the moment on that a run has a folder. */

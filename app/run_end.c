@@ -30,15 +30,27 @@ static void print_results(struct run *run)
 // Who wants to see how a run went looks after its end; who ended it has seen enough.
 static int keeps_window(struct run *run)
 {
-    // Other ranks would wait with their GPUs.
-    return atomic_load(&run->report.has_window) && !run->group && !run->was_stopped &&
+    return atomic_load(&run->report.has_window) && !run->was_stopped &&
            !run->config.exit_when_done;
+}
+
+// They end, and their GPUs are free, while rank 0 waits for a person.
+static void end_other_ranks(struct run *run)
+{
+    signals_on_end(NULL, NULL);
+    if (run->status != STATUS_OK) // the reason that they are given
+        (void)status_fail(run->status, "%s", run->message);
+    (void)group_leave(run->group, run->status);
+    group_close(run->group, run->status);
+    run->group = NULL;
 }
 
 static void keep_window(struct run *run)
 {
+    end_other_ranks(run);
     if (run->status != STATUS_OK)
-        fprintf(stderr, "error: %s\n", run->message);
+        fprintf(stderr, "twinscale: %s\n", run->message);
+    run->message[0] = '\0'; // main() has nothing to add
     fprintf(stderr,
             "the window stays open: press q in it, close it, or press Ctrl-C here "
             "(--exit-when-done closes it at once)\n");

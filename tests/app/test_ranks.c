@@ -375,6 +375,48 @@ static void test_launched_processes_with_other_flags_are_told(void **state)
     assert_says(text, "start every process with the same flags and snapshot");
 }
 
+/* ---- the window ------------------------------------------------------------------ */
+
+// What the program prints, from its start until SIGTERM ends the window that stays.
+static int ranks_in_a_window(char *text, size_t bytes, const char *flags)
+{
+    return run_command(text, bytes,
+                       WAIT_FOR "cd '%s' && { SDL_VIDEODRIVER=dummy '%s' train " RUN
+                                "--preview window %s >log 2>&1 & }; pid=$!; "
+                                "wait_for 'grep -q \"window stays\" log'; cat log; "
+                                "children=$(pgrep -P $pid); kill -TERM $pid; wait $pid; "
+                                "code=$?; echo \"children: $children;\"; "
+                                "tail -n +$(($(grep -n 'window stays' log | cut -d: -f1) "
+                                "+ 1)) log; exit $code",
+                       in(""), CPU_RANKS, flags);
+}
+
+static void test_the_window_stays_and_the_other_ranks_end(void **state)
+{
+    (void)state;
+    char text[8192];
+    int code = ranks_in_a_window(text, sizeof text, "--gpus 2 --out stays --kimg 0.064");
+    must(code, 0, text);
+    assert_says(text, "checkpoint: stays/");
+    assert_says(text, "the window stays open: press q");
+    assert_says(text, "children: ;");
+}
+
+static void test_the_window_of_a_run_that_diverged_shows_why_once(void **state)
+{
+    (void)state;
+    for (int gpus = 1; gpus <= 2; gpus++) {
+        char text[8192], flags[128];
+        snprintf(flags, sizeof flags,
+                 "--gpus %d --out why%d --kimg 1 --inject d:2-:inf --max-skips 3", gpus,
+                 gpus);
+        must(ranks_in_a_window(text, sizeof text, flags), 5, text);
+        if (times(text, "D skipped 3 steps in a row") != 1)
+            fail_msg("the reason is not there once: %s", text);
+        assert_says(text, "children: ;");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +439,8 @@ int main(void)
         DATA_TEST(test_files_that_cannot_be_used_are_said_once),
         DATA_TEST(test_processes_of_a_launcher_train_one_run),
         DATA_TEST(test_launched_processes_with_other_flags_are_told),
+        DATA_TEST(test_the_window_stays_and_the_other_ranks_end),
+        DATA_TEST(test_the_window_of_a_run_that_diverged_shows_why_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,7 +165,7 @@ ended 0
 # A run that diverged shows why, and keeps its exit code.
 start diverged --kimg 100000 --inject d:20-:inf --max-skips 3
 wait_for "how it closes is said" grep -q "^the window stays open: press q" "$work/log"
-grep -q "^error: D skipped 3 steps in a row" "$work/log" || fail "the reason is printed"
+grep -q "^twinscale: D skipped 3 steps in a row" "$work/log" || fail "the reason is printed"
 wait_for "the window is found" has_window
 press_last q
 ended 5
