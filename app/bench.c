@@ -11,6 +11,7 @@
 
 #include "app/commands.h"
 #include "app/input/dataset.h"
+#include "app/json_text.h"
 #include "app/nearest.h"
 #include "app/number.h"
 #include "app/output/output_path.h"
@@ -388,7 +389,7 @@ json_t *bench_settings_json(const struct bench *bench)
 
 enum status bench_commit_json(struct atomic_file *file, json_t *object)
 {
-    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    char *text = json_text(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(object);
     CHECK_MEMORY(text, "the results");
     fprintf(file->stream, "%s\n", text);

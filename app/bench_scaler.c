@@ -13,6 +13,7 @@
 #include "app/bench_diversity.h"
 #include "app/init_scale.h"
 #include "app/input/batch.h"
+#include "app/json_text.h"
 #include "app/output/progress.h"
 #include "app/step_point.h"
 #include "app/train.h"
@@ -57,7 +58,7 @@ static void write_skip(struct session *session, int slot)
         "net", train_slot_network(trainer, slot) == NETWORK_G ? "G" : "D", "step",
         (json_int_t)trainer->last_place.step, "scale_before", (double)record->scale_used,
         "scale_after", (double)record->scale_after);
-    char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *line = json_text(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(event);
     if (line)
         run_folder_event(&session->result->bench->folder, line);
@@ -192,10 +193,12 @@ static enum status measure_reals(struct bench_result *result,
     size_t count = dataset->count < BENCH_SAMPLES ? dataset->count : BENCH_SAMPLES;
     uint8_t *pixels = malloc(count * bytes);
     CHECK_MEMORY(pixels, "pixels of samples");
-    batch_first_images(dataset, (uint64_t)trainer->config.seed, count, pixels);
-    result->real_diversity = count < 2 ? NAN : bench_diversity(pixels, count, bytes);
+    enum status status =
+        batch_first_images(dataset, (uint64_t)trainer->config.seed, count, pixels);
+    if (status == STATUS_OK && count >= 2)
+        result->real_diversity = bench_diversity(pixels, count, bytes);
     free(pixels);
-    return STATUS_OK;
+    return status;
 }
 
 /* Before the first run: device and data are good, so there is something to write about. */
@@ -243,7 +246,7 @@ static void tell_run(struct bench_result *result, const struct bench_run *run)
         bench_say(result->bench, "       diverged at step %lld: %s",
                   (long long)run->steps, run->reason);
     json_t *object = bench_run_json(run);
-    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *text = json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
     if (text)
         run_folder_stats(&result->bench->folder, text);

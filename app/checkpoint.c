@@ -60,7 +60,7 @@ struct saving {
     struct trainer *trainer;
     struct state_list list;
     struct safetensor *tensors; // [list.count] described, without data
-    float *packed;              // room for the largest
+    float *packed, *stored;     // room for the largest, without padding and with it
 };
 
 static const void *packed_data(void *context, const struct safetensor *tensor)
@@ -70,7 +70,7 @@ static const void *packed_data(void *context, const struct safetensor *tensor)
     while (i < saving->list.count && strcmp(saving->tensors[i].name, tensor->name) != 0)
         i++;
     CHECK(i < saving->list.count, "%s", tensor->name);
-    state_download(saving->trainer->device, &saving->list.entry[i].tensor,
+    state_download(saving->trainer->device, &saving->list.entry[i].tensor, saving->stored,
                    saving->packed);
     return saving->packed;
 }
@@ -88,23 +88,23 @@ static void list_sampled(struct state_list *list, struct trainer *trainer)
 
 static enum status describe_all(struct saving *saving, const char *path)
 {
-    size_t most = 1;
+    size_t most = 1, most_stored = 1;
     state_list_all(&saving->list, saving->trainer);
     list_sampled(&saving->list, saving->trainer);
     saving->tensors = calloc(saving->list.count, sizeof *saving->tensors);
-    CHECK_MEMORY(saving->tensors, "%zu tensors", saving->list.count);
+    TRY_MEMORY(saving->tensors, "%zu tensors of %s", saving->list.count, path);
     for (size_t i = 0; i < saving->list.count; i++) {
         const struct state_tensor *entry = &saving->list.entry[i];
         size_t elements = tensor_elements(&entry->tensor);
+        size_t stored = tensor_bytes(&entry->tensor);
         most = elements > most ? elements : most;
+        most_stored = stored > most_stored ? stored : most_stored;
         state_describe(entry, &saving->tensors[i]);
     }
     saving->packed = malloc(most * sizeof *saving->packed);
-    if (!saving->packed)
-        return status_fail(STATUS_FAILED,
-                           "%s: not saved: out of memory for its largest tensor, %zu "
-                           "bytes",
-                           path, most * sizeof *saving->packed);
+    saving->stored = malloc(most_stored);
+    TRY_MEMORY(saving->packed && saving->stored, "the largest tensor of %s, %zu bytes",
+               path, most_stored);
     return STATUS_OK;
 }
 
@@ -118,37 +118,49 @@ static enum status check_all_finite(struct saving *saving)
     return STATUS_OK;
 }
 
-static enum status write_state(struct saving *saving, const char *path)
+/* The texts of the metadata; NULL where memory was short. */
+struct texts {
+    char *config, *state, *data;
+};
+
+static enum status write_texts(struct saving *saving, const char *path,
+                               const struct texts *texts)
 {
     struct trainer *trainer = saving->trainer;
     char clock[64];
     snprintf(clock, sizeof clock, "%.3f", trainer->progress.elapsed_sec);
-    char *config = config_to_json(&trainer->config);
-    char *state = checkpoint_state_json(trainer),
-         *data = checkpoint_data_json(trainer->dataset);
+    TRY_MEMORY(texts->config && texts->state && texts->data, "the metadata of %s", path);
     const struct safetensors_pair pairs[] = {
         {"format", "twinscale"},
         {"twinscale.version", CHECKPOINT_VERSION},
-        {"config", config},
-        {"state", state},
-        {"data", data},
+        {"config", texts->config},
+        {"state", texts->state},
+        {"data", texts->data},
         {"clock", clock},
         {FOUND_SCALES, trainer->found_scales}, // the last: where there is nothing, none
     };
     size_t pair_count = sizeof pairs / sizeof *pairs - !trainer->found_scales[0];
     struct safetensors_source source = {packed_data, saving};
-    enum status status = safetensors_write(path, saving->tensors, saving->list.count,
-                                           pairs, pair_count, &source);
-    free(config);
-    free(state);
-    free(data);
+    return safetensors_write(path, saving->tensors, saving->list.count, pairs, pair_count,
+                             &source);
+}
+
+static enum status write_state(struct saving *saving, const char *path)
+{
+    struct texts texts = {.config = config_to_json(&saving->trainer->config),
+                          .state = checkpoint_state_json(saving->trainer),
+                          .data = checkpoint_data_json(saving->trainer->dataset)};
+    enum status status = write_texts(saving, path, &texts);
+    free(texts.config);
+    free(texts.state);
+    free(texts.data);
     return status;
 }
 
 enum status checkpoint_save(struct trainer *trainer, const char *path)
 {
     struct saving *saving = calloc(1, sizeof *saving);
-    CHECK_MEMORY(saving, "a snapshot");
+    TRY_MEMORY(saving, "%s", path);
     saving->trainer = trainer;
     enum status status = describe_all(saving, path);
     if (status == STATUS_OK)
@@ -156,6 +168,7 @@ enum status checkpoint_save(struct trainer *trainer, const char *path)
     if (status == STATUS_OK)
         status = write_state(saving, path);
     free(saving->packed);
+    free(saving->stored);
     free(saving->tensors);
     free(saving);
     return status;
@@ -184,7 +197,7 @@ static enum status check_format(const struct checkpoint *checkpoint)
 enum status checkpoint_open(const char *path, struct checkpoint **checkpoint)
 {
     struct checkpoint *opened = calloc(1, sizeof *opened);
-    CHECK_MEMORY(opened, "a checkpoint");
+    TRY_MEMORY(opened, "%s", path);
     snprintf(opened->path, sizeof opened->path, "%s", path);
     enum status status = safetensors_open(path, &opened->file);
     if (status == STATUS_OK)
@@ -332,8 +345,7 @@ static enum status load_entry(const struct checkpoint *checkpoint, struct device
             shape_text(entry->tensor.shape, text));
     }
     TRY(check_values(checkpoint, saved));
-    state_upload(device, &entry->tensor, saved->data);
-    return STATUS_OK;
+    return state_upload(device, &entry->tensor, saved->data);
 }
 
 static enum status check_data(const struct checkpoint *checkpoint,
@@ -355,7 +367,7 @@ static enum status load_tensors(const struct checkpoint *checkpoint,
                                 struct trainer *trainer)
 {
     struct state_list *list = malloc(sizeof *list);
-    CHECK_MEMORY(list, "the names of tensors");
+    TRY_MEMORY(list, "the names of tensors");
     state_list_all(list, trainer);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list->count && status == STATUS_OK; i++)
@@ -429,7 +441,7 @@ enum status checkpoint_load_generator(const struct checkpoint *checkpoint,
                                       const struct net *generator, int raw, float *block)
 {
     struct state_list *list = malloc(sizeof *list);
-    CHECK_MEMORY(list, "the names of tensors");
+    TRY_MEMORY(list, "the names of tensors");
     list->count = 0;
     state_list_block(list, generator, raw ? "" : EMA, block);
     enum status status = STATUS_OK;
@@ -444,7 +456,7 @@ enum status checkpoint_load_statistics(const struct checkpoint *checkpoint,
                                        const struct net *generator, int *are_there)
 {
     struct state_list *list = malloc(sizeof *list);
-    CHECK(list);
+    TRY_MEMORY(list, "the names of tensors");
     list->count = 0;
     state_list_running(list, generator, EMA);
     *are_there = list->count == 0 ||

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/json_text.h"
+
 #define COUNT_MAX ((json_int_t)1 << 53) // a run of that length has no end
 
 enum field_kind { FIELD_WHOLE, FIELD_REAL, FIELD_SWITCH };
@@ -70,19 +72,20 @@ json_t *checkpoint_scaler_json(const struct grad_scaler_saved *saved)
         const struct field *field = &scaler_fields[i];
         if (field->presence == FIELD_IF_HELD && !saved->held && !saved->is_held)
             continue;
-        CHECK_MEMORY(json_object_set_new(
-                         json, field->name,
-                         field_json(field, (const char *)saved + field->offset)) == 0,
-                     "the state of a scaler");
+        if (json_object_set_new(json, field->name,
+                                field_json(field, (const char *)saved + field->offset)) !=
+            0) {
+            json_decref(json);
+            return NULL;
+        }
     }
     return json;
 }
 
 static char *dump(json_t *json)
 {
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    char *text = json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(json);
-    CHECK_MEMORY(text, "the state of a run");
     return text;
 }
 
@@ -95,17 +98,19 @@ char *checkpoint_state_json(const struct trainer *trainer)
                   "images", (json_int_t)trainer->progress.images, "scaler_g",
                   checkpoint_scaler_json(&g), "scaler_d", checkpoint_scaler_json(&d));
     // Only where there were some: elsewhere a snapshot is what it was before.
+    int failed = 0;
     if (trainer->progress.rollbacks)
-        CHECK_MEMORY(json_object_set_new(state, "rollbacks",
-                                         json_integer(trainer->progress.rollbacks)) == 0,
-                     "the state of a run");
+        failed |= json_object_set_new(state, "rollbacks",
+                                      json_integer(trainer->progress.rollbacks));
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS) {
         struct grad_scaler_saved fake = grad_scaler_save(&trainer->topology.fake);
-        CHECK_MEMORY(json_object_set_new(state, "scaler_d_fake",
-                                         checkpoint_scaler_json(&fake)) == 0,
-                     "the state of a run");
+        failed |=
+            json_object_set_new(state, "scaler_d_fake", checkpoint_scaler_json(&fake));
     }
-    return dump(state);
+    if (!failed)
+        return dump(state);
+    json_decref(state);
+    return NULL;
 }
 
 char *checkpoint_data_json(const struct dataset *dataset)
@@ -136,7 +141,7 @@ static enum status refuse(const struct object *object, const char *key, const ch
 // "is -5", "is missing", '"is "x"': as it stands in the file, but not longer than a line.
 static const char *found_text(const json_t *value, char text[96])
 {
-    char *dumped = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    char *dumped = value ? json_text(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     if (dumped)
         snprintf(text, 96, "is %.60s", dumped);
     else

@@ -9,11 +9,11 @@
 #include "app/checkpoint.h"
 
 /* {"step", "images", "scaler_g", "scaler_d"}, a scaler with PyTorch's five keys and the
- * counters; {"name", "count", "digest"} of the data. The caller frees. */
+ * counters; {"name", "count", "digest"} of the data. The caller frees. NULL without memory. */
 char *checkpoint_state_json(const struct trainer *trainer);
 char *checkpoint_data_json(const struct dataset *dataset);
 
-/* A scaler as it stands there; the caller owns it. */
+/* A scaler as it stands there; the caller owns it. NULL without memory. */
 json_t *checkpoint_scaler_json(const struct grad_scaler_saved *saved);
 
 /* Back again, into `facts`. STATUS_DATA names `path` and the field that is missing, has

@@ -29,10 +29,12 @@ void state_list_running(struct state_list *list, const struct net *net, const ch
 /* Weights, running statistics, Adam's moments and the average: all that a run is. */
 void state_list_all(struct state_list *list, struct trainer *trainer);
 
-/* Copies a device tensor into `packed` [elements] without its padding, and back. */
-void state_download(struct device *device, const struct tensor *tensor, float *packed);
-void state_upload(struct device *device, const struct tensor *tensor,
-                  const float *packed);
+/* Copies a device tensor into `packed` [elements] without its padding, and back. `stored`
+ * is room for tensor_bytes() of it. STATUS_FAILED without memory. */
+void state_download(struct device *device, const struct tensor *tensor, float *stored,
+                    float *packed);
+enum status state_upload(struct device *device, const struct tensor *tensor,
+                         const float *packed);
 
 /* How the file describes it: rank 4 for weights, 1 for vectors. Without data. */
 void state_describe(const struct state_tensor *entry, struct safetensor *out);

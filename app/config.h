@@ -220,7 +220,8 @@ void config_follow_limits(struct config *config);
 /* Rules between settings (batch 1 with batch norm, tick > 0, known resolution ...). */
 enum status config_check(const struct config *config);
 
-/* The whole config as a JSON object in the table's order; the caller frees. */
+/* The whole config as a JSON object in the table's order; the caller frees. NULL without
+ * memory. */
 char *config_to_json(const struct config *config);
 /* From that JSON. Missing keys keep their value, keys that begin with "_" are notes.
  * Unknown keys, wrong types and values out of range are STATUS_DATA by name, bad JSON by

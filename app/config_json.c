@@ -7,18 +7,22 @@
 #include <string.h>
 
 #include "app/config_table.h"
+#include "app/json_text.h"
 #include "app/number.h"
 
 /* ---- to JSON --------------------------------------------------------------------- */
 
-static void print_string(FILE *stream, const char *text)
+// False without memory.
+static int print_string(FILE *stream, const char *text)
 {
     json_t *string = json_string(text);
-    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
-    CHECK_MEMORY(quoted, "the settings");
-    fputs(quoted, stream);
+    char *quoted = string ? json_text(string, JSON_ENCODE_ANY) : NULL;
+    int is_printed = quoted != NULL;
+    if (quoted)
+        fputs(quoted, stream);
     free(quoted);
     json_decref(string);
+    return is_printed;
 }
 
 // Written by hand because jansson prints 2e-4 as 0.00020000000000000001.
@@ -27,7 +31,9 @@ char *config_to_json(const struct config *config)
     char *json = NULL, text[CONFIG_TEXT];
     size_t bytes;
     FILE *stream = open_memstream(&json, &bytes);
-    CHECK_MEMORY(stream, "the settings");
+    if (!stream)
+        return NULL;
+    int is_whole = 1;
     fputs("{\n", stream);
     for (int i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
@@ -38,12 +44,14 @@ char *config_to_json(const struct config *config)
         else if (setting->kind <= SETTING_DOUBLE && !isalpha((unsigned char)text[0]))
             fputs(text, stream);
         else
-            print_string(stream, text);
+            is_whole &= print_string(stream, text);
         fputs(i + 1 < setting_count ? ",\n" : "\n", stream);
     }
     fputs("}\n", stream);
-    CHECK_MEMORY(fclose(stream) == 0, "the settings");
-    return json;
+    if (fclose(stream) == 0 && is_whole)
+        return json;
+    free(json);
+    return NULL;
 }
 
 /* ---- from JSON ------------------------------------------------------------------- */

@@ -132,10 +132,10 @@ static int find_bad_value(struct device *device, const struct net *net, int para
 {
     struct tensor tensor = net_param_tensor(net, param, net->params);
     size_t count = tensor_elements(&tensor), i = 0;
-    float *values = malloc(count * sizeof *values);
+    float *values = malloc(count * sizeof *values + tensor_bytes(&tensor));
     if (!values)
         return 0;
-    state_download(device, &tensor, values);
+    state_download(device, &tensor, values + count, values);
     while (i < count && is_finite_f32(values[i]))
         i++;
     if (i < count)
@@ -270,7 +270,7 @@ size_t diagnosis_images(const struct trainer *trainer, int slot, size_t *images,
     int64_t first = trainer->last_place.images - config_step_images(config) +
                     (int64_t)slot * per_turn;
     size_t count = (size_t)per_turn < room ? (size_t)per_turn : room;
-    batch_indices(trainer->dataset, trainer_stream_seed(trainer), (uint64_t)first, count,
-                  images);
-    return (size_t)per_turn;
+    enum status status = batch_indices(trainer->dataset, trainer_stream_seed(trainer),
+                                       (uint64_t)first, count, images);
+    return status == STATUS_OK ? (size_t)per_turn : 0;
 }

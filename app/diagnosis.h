@@ -76,7 +76,7 @@ struct diagnosis {
 void diagnose(const struct trainer *trainer, int slot, struct diagnosis *diagnosis);
 
 /* The images that D's step `slot` saw, as positions in the data set: the count, and at most
- * `room` of them. */
+ * `room` of them. 0 for G, or without memory. */
 size_t diagnosis_images(const struct trainer *trainer, int slot, size_t *images,
                         size_t room);
 

@@ -125,6 +125,7 @@ static enum status print_checkpoint(const char *path, const struct checkpoint *c
     printf("layers:\n");
     TRY(info_each_net(&config, print_summary, NULL));
     char *json = config_to_json(&config);
+    TRY_MEMORY(json, "the settings");
     printf("settings:\n%s\n", json);
     free(json);
     printf("digest: %016" PRIx64 "\n", checkpoint_digest(checkpoint));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "app/checkpoint_json.h"
+#include "app/json_text.h"
 #include "app/summary.h"
 
 static json_t *checked(json_t *json)
@@ -36,11 +37,13 @@ static void add_net(void *context, const struct net *net)
 static json_t *scalers_json(const struct checkpoint_facts *facts)
 {
     json_t *scalers = checked(json_object());
-    json_object_set_new(scalers, "G", checkpoint_scaler_json(&facts->scaler[NETWORK_G]));
-    json_object_set_new(scalers, "D", checkpoint_scaler_json(&facts->scaler[NETWORK_D]));
+    json_object_set_new(scalers, "G",
+                        checked(checkpoint_scaler_json(&facts->scaler[NETWORK_G])));
+    json_object_set_new(scalers, "D",
+                        checked(checkpoint_scaler_json(&facts->scaler[NETWORK_D])));
     if (facts->has_fake_scaler)
         json_object_set_new(scalers, "D_fake",
-                            checkpoint_scaler_json(&facts->fake_scaler));
+                            checked(checkpoint_scaler_json(&facts->fake_scaler)));
     return scalers;
 }
 
@@ -59,7 +62,7 @@ static json_t *sentences_json(const char *text)
 static json_t *settings_json(const struct config *config)
 {
     char *text = config_to_json(config);
-    json_t *settings = checked(json_loads(text, 0, NULL));
+    json_t *settings = checked(text ? json_loads(text, 0, NULL) : NULL);
     free(text);
     return settings;
 }
@@ -85,7 +88,7 @@ enum status info_print_json(const char *path, const struct checkpoint *checkpoin
         scalers_json(&facts), "found_scales", sentences_json(facts.found_scales),
         "layers", tables.layers, "parameters", tables.parameters, "settings",
         settings_json(&config), "digest", digest));
-    char *text = json_dumps(info, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    char *text = json_text(info, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     json_decref(info);
     CHECK_MEMORY(text, "what a checkpoint holds");
     puts(text);

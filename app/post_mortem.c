@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "app/diagnosis.h"
+#include "app/json_text.h"
 #include "app/output/atomic_file.h"
 #include "app/output/set_aside.h"
 #include "app/regular_file.h"
@@ -34,7 +35,7 @@ static enum status write_text(const struct report *report, const char *name,
 static enum status write_options(const struct report *report)
 {
     char *json = config_to_json(&report->trainer->config);
-    CHECK_MEMORY(json, "the settings");
+    TRY_MEMORY(json, "the settings");
     enum status status = write_text(report, "options.json", json);
     free(json);
     return status;
@@ -48,9 +49,9 @@ static enum status write_layers(const struct report *report, const struct storm 
         json_pack("{s:I, s:o}", "step", (json_int_t)report->trainer->last_place.step,
                   "layers", report_layers_of_skip(report, slot));
     char *json =
-        layers ? json_dumps(layers, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
-    CHECK_MEMORY(json, "the statistics of layers");
+        layers ? json_text(layers, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(layers);
+    TRY_MEMORY(json, "the statistics of layers");
     enum status status = write_text(report, "layers.json", json);
     free(json);
     return status;
@@ -62,6 +63,7 @@ static enum status write_batch(struct report *report)
     size_t images[IMAGES_MAX];
     size_t count =
         diagnosis_images(trainer, trainer->config.n_dis - 1, images, IMAGES_MAX);
+    TRY_MEMORY(count, "the order of the batch's images");
     return report_write_images(report, images, count < IMAGES_MAX ? count : IMAGES_MAX,
                                "post-mortem/batch.png");
 }

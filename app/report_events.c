@@ -10,6 +10,7 @@
 #include "app/change.h"
 #include "app/diagnosis.h"
 #include "app/init_scale.h"
+#include "app/json_text.h"
 #include "app/output/history_note.h"
 #include "app/outlier.h"
 #include "app/train.h"
@@ -29,7 +30,7 @@ static void write_event(struct report *report, json_t *event, int64_t step, doub
     struct history_note note;
     if (history_note_of(event, &note))
         history_add_note(monitor_history(report->monitor), &note);
-    char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *line = json_text(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(event);
     if (line)
         run_folder_event(report->folder, line);
@@ -220,7 +221,7 @@ static void find_outlier(struct report *report, int slot, struct diagnosis *diag
     struct trainer *trainer = report->trainer;
     size_t images[IMAGES_MAX];
     size_t count = diagnosis_images(trainer, slot, images, IMAGES_MAX);
-    if (count > IMAGES_MAX ||
+    if (count == 0 || count > IMAGES_MAX ||
         !outlier_is_possible(trainer, diagnosis, slot, report->watch.of[NETWORK_D].good,
                              report->quiet_steps[NETWORK_D]))
         return;

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "app/report.h"
+#include "app/json_text.h"
 #include "app/report_events.h"
 #include "app/train.h"
 
@@ -161,7 +162,7 @@ static void end_line(struct report *report, struct look_line *line)
         (double)player[NETWORK_D].record.scale_used, "step",
         (json_int_t)line->column.step, "kimg", line->column.kimg, "rollbacks",
         report->trainer->progress.rollbacks, "timestamp", (json_int_t)time(NULL));
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *text = json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(json);
     if (text)
         run_folder_layers(report->folder, text);

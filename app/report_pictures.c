@@ -71,11 +71,14 @@ void report_write_reals(struct report *report)
     if (!pixels)
         return;
     // What D sees first.
-    batch_first_images(dataset, (uint64_t)trainer->config.seed, count, pixels);
+    enum status status =
+        batch_first_images(dataset, (uint64_t)trainer->config.seed, count, pixels);
     char path[1024];
     struct grid grid = grid_of(report, pixels, (int)count);
-    if (grid_write(&grid, run_folder_file(report->folder, path, sizeof path, "reals.png"),
-                   1) != STATUS_OK)
+    run_folder_file(report->folder, path, sizeof path, "reals.png");
+    if (status == STATUS_OK)
+        status = grid_write(&grid, path, 1);
+    if (status != STATUS_OK)
         picture_failed(report);
     free(pixels);
 }

@@ -10,6 +10,7 @@
 
 #include "app/checkpoint_json.h"
 #include "app/control.h"
+#include "app/json_text.h"
 #include "app/output/safetensors.h"
 #include "app/report_events.h"
 #include "app/run.h"
@@ -87,6 +88,7 @@ static enum status agree_on_settings(struct run *run, int64_t images)
     shared.device[0] = '\0';
     shared.threads = 0;
     char *json = config_to_json(&shared);
+    TRY_MEMORY(json, "the settings");
     snprintf(text, sizeof text, "settings %08" PRIx64 " from image %" PRId64,
              digest_bytes(DIGEST_START, json, strlen(json)) & 0xffffffff, images);
     free(json);
@@ -97,6 +99,7 @@ static enum status agree_on_settings(struct run *run, int64_t images)
 static enum status agree_on_data(struct run *run)
 {
     char *json = checkpoint_data_json(run->trainer.dataset);
+    TRY_MEMORY(json, "the name of the data");
     enum status status = group_agree(run->group, "the data", json,
                                      "every process has to read the same images");
     free(json);
@@ -144,15 +147,16 @@ enum status run_compare_scalers(struct run *run)
     if (!run->group)
         return STATUS_OK;
     char *text = checkpoint_state_json(&run->trainer);
-    json_t *state = json_loads(text, 0, NULL), *value;
+    json_t *state = text ? json_loads(text, 0, NULL) : NULL, *value;
     const char *key;
     enum status status = STATUS_OK;
     free(text);
-    CHECK_MEMORY(state, "the state of the scalers");
+    TRY_MEMORY(state, "the state of the scalers");
     json_object_foreach(state, key, value)
     {
-        char *item = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        CHECK_MEMORY(item, "the state of the scalers");
+        char *item = json_text(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (!item)
+            status = memory_missing("the state of the scalers");
         if (status == STATUS_OK)
             status = group_agree(run->group, key, item,
                                  "the ranks no longer train the same networks, which is "

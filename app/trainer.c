@@ -373,7 +373,7 @@ void trainer_release(struct trainer *trainer)
 enum status trainer_rebuild(struct trainer *trainer)
 {
     struct trainer *before = malloc(sizeof *before);
-    CHECK_MEMORY(before, "a trainer");
+    TRY_MEMORY(before, "a trainer");
     CHECK(results_pending(&trainer->results) == 0, "steps are on their way");
     *before = *trainer;
     *trainer = (struct trainer){.config = before->config,

@@ -44,6 +44,18 @@ const char *status_word(enum status code)
     return words[code];
 }
 
+enum status memory_missing(const char *format, ...)
+{
+    char what[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return status_fail(STATUS_FAILED,
+                       "out of memory for %s; free some, or raise the limit (ulimit -v)",
+                       what);
+}
+
 void memory_failed(const char *format, ...)
 {
     char what[256];

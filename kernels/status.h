@@ -69,6 +69,14 @@ const char *status_word(enum status code);
             memory_failed(__VA_ARGS__); \
     } while (0)
 
+/* The same where a caller can do without, or try again later: returns STATUS_FAILED. */
+#define TRY_MEMORY(pointer, ...)                \
+    do {                                        \
+        if (!(pointer))                         \
+            return memory_missing(__VA_ARGS__); \
+    } while (0)
+
+enum status memory_missing(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void memory_failed(const char *format, ...)
     __attribute__((noreturn, format(printf, 1, 2)));
 

@@ -47,12 +47,12 @@ static void shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch
     }
 }
 
-void batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
-                   size_t count, size_t *indices)
+enum status batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
+                          size_t count, size_t *indices)
 {
     CHECK(dataset->count > 0 && dataset->count <= UINT32_MAX, "%zu", dataset->count);
     uint32_t *order = malloc(dataset->count * sizeof *order);
-    CHECK_MEMORY(order, "the order of %zu images", dataset->count);
+    TRY_MEMORY(order, "the order of %zu images", dataset->count);
     for (size_t i = 0; i < count; i++) {
         uint64_t image = first + i;
         if (i == 0 || image % dataset->count == 0)
@@ -60,6 +60,7 @@ void batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
         indices[i] = order[image % dataset->count];
     }
     free(order);
+    return STATUS_OK;
 }
 
 static size_t image_bytes(const struct dataset *dataset)
@@ -68,16 +69,18 @@ static size_t image_bytes(const struct dataset *dataset)
            (size_t)dataset->channels;
 }
 
-void batch_first_images(const struct dataset *dataset, uint64_t seed, size_t count,
-                        uint8_t *pixels)
+enum status batch_first_images(const struct dataset *dataset, uint64_t seed, size_t count,
+                               uint8_t *pixels)
 {
     size_t bytes = image_bytes(dataset);
     size_t *indices = malloc(count * sizeof *indices);
-    CHECK(indices && count <= dataset->count, "%zu of %zu images", count, dataset->count);
-    batch_indices(dataset, seed, 0, count, indices);
-    for (size_t i = 0; i < count; i++)
+    CHECK(count <= dataset->count, "%zu of %zu images", count, dataset->count);
+    TRY_MEMORY(indices, "the order of %zu images", count);
+    enum status status = batch_indices(dataset, seed, 0, count, indices);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
         memcpy(pixels + i * bytes, dataset->pixels + indices[i] * bytes, bytes);
     free(indices);
+    return status;
 }
 
 /* Copies the rows of the next batch; the order is remade where an epoch begins. */

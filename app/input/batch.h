@@ -33,11 +33,11 @@ void batch_close(struct batch_stream *stream);
 const uint8_t *batch_next(struct batch_stream *stream);
 
 /* Indices in the data set of `count` images of a run from number `first` on (what
- * batch_next() delivers); one shuffle an epoch. */
-void batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
-                   size_t count, size_t *indices);
+ * batch_next() delivers); one shuffle an epoch. STATUS_FAILED without memory. */
+enum status batch_indices(const struct dataset *dataset, uint64_t seed, uint64_t first,
+                          size_t count, size_t *indices);
 /* Copies a run's first `count` images, at most an epoch: [count, H, W, C] u8. */
-void batch_first_images(const struct dataset *dataset, uint64_t seed, size_t count,
-                        uint8_t *pixels);
+enum status batch_first_images(const struct dataset *dataset, uint64_t seed, size_t count,
+                               uint8_t *pixels);
 
 #endif

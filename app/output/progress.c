@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "app/json_text.h"
+
 #include "kernels/status.h"
 
 /* ---- statistics ------------------------------------------------------------------ */
@@ -279,9 +281,8 @@ char *tick_json(const struct tick *tick, double timestamp)
     put_one(json, "Resources/cpu_mem_gb", tick->cpu_mem_gb);
     json_object_set_new(json, "timestamp", number_or_null(timestamp));
     // 15 digits: every decimal that a person would write comes back as it was.
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    char *text = json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(15));
     json_decref(json);
-    CHECK_MEMORY(text, "a line of stats.jsonl");
     return text;
 }
 

@@ -68,7 +68,7 @@ void tick_line(const struct tick *tick, char *text, size_t bytes);
  * Scale/G_skipped, Scale/D_skipped (in total), Resources/cpu_mem_gb; where there are any,
  * Grad/G_norm, Grad/D_norm, Grad/G_clipped, Grad/D_clipped (shares), Scale/G_held, Scale/D_held (in total) and Scale/D_fake. Other
  * empty means are null. Where values were NaN or inf, which `num` and `mean` leave out, their
- * numbers follow as "nan" and "inf". The caller frees. */
+ * numbers follow as "nan" and "inf". The caller frees. NULL without memory. */
 char *tick_json(const struct tick *tick, double timestamp);
 
 /* "45s", "2m 03s", "1h 38m 21s", "3d 04h"; "?" for a NaN, an infinity or a negative. */

@@ -133,13 +133,16 @@ static enum status write_options(const struct run_folder *folder,
 {
     char path[1024];
     struct atomic_file file;
-    TRY(atomic_open(&file,
-                    run_folder_file(folder, path, sizeof path, "%s", "options.json")));
+    run_folder_file(folder, path, sizeof path, "%s", "options.json");
     char *json = config_to_json(config);
-    CHECK_MEMORY(json, "the settings");
-    fprintf(file.stream, "%s\n", json);
+    TRY_MEMORY(json, "%s", path);
+    enum status status = atomic_open(&file, path);
+    if (status == STATUS_OK) {
+        fprintf(file.stream, "%s\n", json);
+        status = atomic_commit(&file);
+    }
     free(json);
-    return atomic_commit(&file);
+    return status;
 }
 
 static enum status open_log(const struct run_folder *folder, const char *name,

@@ -90,8 +90,9 @@ static enum status check_checksum(const char *path, const struct safetensors_fil
             "\"); the file is damaged, use an older one",
             path);
     char computed[SAFETENSORS_CHECKSUM_BYTES];
-    snprintf(computed, sizeof computed, "%016" PRIx64,
-             safetensors_checksum(&file->header));
+    uint64_t digest;
+    TRY(safetensors_checksum(path, &file->header, &digest));
+    snprintf(computed, sizeof computed, "%016" PRIx64, digest);
     if (strcmp(kept, computed) != 0)
         return status_fail(
             STATUS_DATA,
@@ -140,7 +141,8 @@ static enum status read_mapped(const char *path, struct safetensors_file *file)
 enum status safetensors_open(const char *path, struct safetensors_file **file)
 {
     struct safetensors_file *opened = calloc(1, sizeof *opened);
-    CHECK_MEMORY(opened, "%s", path);
+    *file = NULL;
+    TRY_MEMORY(opened, "%s", path);
     enum status status = map_file(path, opened);
     if (status == STATUS_OK)
         status = read_mapped(path, opened);
@@ -192,11 +194,13 @@ const char *safetensors_metadata(const struct safetensors_file *file, const char
 
 /* ---- writing --------------------------------------------------------------------- */
 
-/* Copies of the descriptions, wide dtypes first, the given order within a width. */
+/* Copies of the descriptions, wide dtypes first, the given order within a width; NULL without
+ * memory. */
 static struct safetensor *in_file_order(const struct safetensor *tensors, size_t count)
 {
     struct safetensor *ordered = calloc(count + 1, sizeof *ordered);
-    CHECK_MEMORY(ordered, "%zu tensors", count);
+    if (!ordered)
+        return NULL;
     size_t used = 0;
     for (size_t width = 8; width >= 1; width /= 2)
         for (size_t i = 0; i < count; i++)
@@ -206,43 +210,56 @@ static struct safetensor *in_file_order(const struct safetensor *tensors, size_t
     return ordered;
 }
 
-/* The last word before the rename: what the disk gives back is what was meant. What could not
- * be read for another reason says nothing about the disk. */
-static enum status verify(const struct atomic_file *file)
+/* The last word before the rename: what the disk gives back is what was meant. Byte by byte,
+ * since a parser needs memory, and what it lacks says nothing about the disk. */
+static enum status verify(const struct atomic_file *file, uint64_t written)
 {
-    struct safetensors_file *copy;
-    enum status status = safetensors_open(file->temporary, &copy);
-    if (status == STATUS_FAILED)
+    char block[16384], reason[REGULAR_REASON];
+    uint64_t found = DIGEST_START;
+    size_t bytes;
+    FILE *stream = regular_open(file->temporary, "r", "a safetensors file", reason);
+    if (!stream)
         return status_fail(STATUS_FAILED,
                            "%s: not saved: what was written could not be verified (%s)",
-                           file->path, status_message());
-    if (status != STATUS_OK)
-        return status_fail(
-            STATUS_FAILED,
-            "%s: not saved: what was read back is not what was written; the "
-            "disk may be failing (%s)",
-            file->path, status_message());
-    safetensors_close(copy);
-    return STATUS_OK;
+                           file->path, reason);
+    while ((bytes = fread(block, 1, sizeof block, stream)) > 0)
+        found = digest_bytes(found, block, bytes);
+    int failed = ferror(stream);
+    fclose(stream);
+    if (!failed && found == written)
+        return STATUS_OK;
+    return status_fail(
+        STATUS_FAILED,
+        "%s: not saved: what was read back is not what was written; the disk may be "
+        "failing",
+        file->path);
+}
+
+static void put(struct atomic_file *file, const void *data, size_t bytes,
+                uint64_t *written)
+{
+    if (bytes)
+        fwrite(data, 1, bytes, file->stream);
+    *written = digest_bytes(*written, data, bytes);
 }
 
 static enum status write_file(const char *path, const char *text, size_t text_bytes,
                               const struct safetensors_header *header)
 {
     struct atomic_file file;
+    uint64_t length = text_bytes, written = DIGEST_START;
     TRY(atomic_open(&file, path));
     file.bytes_expected = LENGTH_BYTES + text_bytes;
     for (size_t i = 0; i < header->count; i++)
         file.bytes_expected += header->tensors[i].bytes;
-    uint64_t length = text_bytes;
-    fwrite(&length, sizeof length, 1, file.stream);
-    fwrite(text, 1, text_bytes, file.stream);
+    put(&file, &length, sizeof length, &written);
+    put(&file, text, text_bytes, &written);
     for (size_t i = 0; i < header->count; i++)
         if (header->tensors[i].bytes)
-            fwrite(safetensors_data(header, &header->tensors[i]), 1,
-                   header->tensors[i].bytes, file.stream);
+            put(&file, safetensors_data(header, &header->tensors[i]),
+                header->tensors[i].bytes, &written);
     TRY(atomic_sync(&file));
-    enum status status = verify(&file);
+    enum status status = verify(&file, written);
     if (status != STATUS_OK) {
         atomic_discard(&file);
         return status;
@@ -261,6 +278,7 @@ enum status safetensors_write(const char *path, const struct safetensor *tensors
         .pair_count = pair_count,
         .source = source,
     };
+    TRY_MEMORY(header.tensors, "%zu tensors of %s", count, path);
     char *text = NULL;
     size_t text_bytes = 0;
     enum status status = safetensors_header_compose(path, &header, &text, &text_bytes);

@@ -8,6 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "app/file_name.h"
+#include "app/json_text.h"
+
 /* ---- dtypes and sizes ------------------------------------------------------------ */
 
 static const struct {
@@ -53,34 +56,44 @@ void safetensors_header_release(struct safetensors_header *header)
 
 /* ---- composing ------------------------------------------------------------------- */
 
+static int is_utf8(const char *text)
+{
+    size_t length = 1;
+    for (; text[0] && length; text += length)
+        length = utf8_length((const unsigned char *)text);
+    return length != 0;
+}
+
 static enum status compose_metadata(const char *path,
                                     const struct safetensors_header *header, json_t *root)
 {
     json_t *metadata = json_object();
-    CHECK_MEMORY(json_object_set_new(root, SAFETENSORS_METADATA_KEY, metadata) == 0,
-                 "metadata");
+    uint64_t digest;
+    TRY_MEMORY(json_object_set_new(root, SAFETENSORS_METADATA_KEY, metadata) == 0,
+               "the metadata of %s", path);
     for (size_t i = 0; i < header->pair_count; i++) {
         const struct safetensors_pair *pair = &header->pairs[i];
         CHECK(!json_object_get(metadata, pair->key), "metadata %s twice", pair->key);
-        json_t *text = json_stringn_nocheck(pair->value, strlen(pair->value));
-        CHECK_MEMORY(text, "metadata");
-        int is_utf8 = json_string_set(text, pair->value) == 0;
-        CHECK_MEMORY(json_object_set_new(metadata, pair->key, text) == 0, "metadata");
-        if (!is_utf8)
+        if (!is_utf8(pair->value))
             return status_fail(STATUS_FAILED,
                                "%s: not written: the metadata \"%s\" is not UTF-8 text; "
                                "rename the file or folder that it names",
                                path, pair->key);
+        TRY_MEMORY(json_object_set_new(metadata, pair->key,
+                                       json_string_nocheck(pair->value)) == 0,
+                   "the metadata of %s", path);
     }
     char checksum[SAFETENSORS_CHECKSUM_BYTES];
-    snprintf(checksum, sizeof checksum, "%016" PRIx64, safetensors_checksum(header));
-    CHECK_MEMORY(json_object_set_new(metadata, SAFETENSORS_CHECKSUM_KEY,
-                                     json_string(checksum)) == 0,
-                 "metadata");
+    TRY(safetensors_checksum(path, header, &digest));
+    snprintf(checksum, sizeof checksum, "%016" PRIx64, digest);
+    TRY_MEMORY(json_object_set_new(metadata, SAFETENSORS_CHECKSUM_KEY,
+                                   json_string(checksum)) == 0,
+               "the metadata of %s", path);
     return STATUS_OK;
 }
 
-static void compose_tensor(const struct safetensor *tensor, size_t begin, json_t *root)
+static enum status compose_tensor(const struct safetensor *tensor, size_t begin,
+                                  json_t *root)
 {
     size_t bytes;
     CHECK(tensor->rank >= 0 && tensor->rank <= SAFETENSORS_RANK_MAX, "%s", tensor->name);
@@ -89,13 +102,30 @@ static void compose_tensor(const struct safetensor *tensor, size_t begin, json_t
           tensor->bytes, bytes);
     CHECK(!json_object_get(root, tensor->name), "two tensors are named %s", tensor->name);
     json_t *shape = json_array();
+    int failed = 0;
     for (int i = 0; i < tensor->rank; i++)
-        json_array_append_new(shape, json_integer(tensor->shape[i]));
+        failed |= json_array_append_new(shape, json_integer(tensor->shape[i]));
     json_t *entry =
         json_pack("{s:s, s:o, s:[I,I]}", "dtype", tensor->dtype, "shape", shape,
                   "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
-    CHECK_MEMORY(json_object_set_new(root, tensor->name, entry) == 0, "the name of %s",
-                 tensor->name);
+    failed |= json_object_set_new(root, tensor->name, entry);
+    TRY_MEMORY(!failed, "the description of %s", tensor->name);
+    return STATUS_OK;
+}
+
+static enum status dump_padded(const char *path, const json_t *root, char **text,
+                               size_t *text_bytes)
+{
+    char *json = json_text(root, JSON_COMPACT);
+    TRY_MEMORY(json, "the header of %s", path);
+    size_t length = strlen(json);
+    *text_bytes = (length + 7) / 8 * 8;
+    *text = malloc(*text_bytes + 1);
+    if (*text)
+        snprintf(*text, *text_bytes + 1, "%-*s", (int)*text_bytes, json);
+    free(json);
+    TRY_MEMORY(*text, "the header of %s", path);
+    return STATUS_OK;
 }
 
 enum status safetensors_header_compose(const char *path,
@@ -103,23 +133,15 @@ enum status safetensors_header_compose(const char *path,
                                        size_t *text_bytes)
 {
     json_t *root = json_object();
-    CHECK_MEMORY(root, "a header");
+    TRY_MEMORY(root, "the header of %s", path);
     enum status status = compose_metadata(path, h, root);
     size_t begin = 0;
     for (size_t i = 0; i < h->count && status == STATUS_OK; i++) {
-        compose_tensor(&h->tensors[i], begin, root);
+        status = compose_tensor(&h->tensors[i], begin, root);
         begin += h->tensors[i].bytes;
     }
-    if (status == STATUS_OK) {
-        char *json = json_dumps(root, JSON_COMPACT);
-        CHECK_MEMORY(json, "a header");
-        size_t length = strlen(json);
-        *text_bytes = (length + 7) / 8 * 8;
-        *text = realloc(json, *text_bytes + 1);
-        CHECK_MEMORY(*text, "a header");
-        memset(*text + length, ' ', *text_bytes - length);
-        (*text)[*text_bytes] = '\0';
-    }
+    if (status == STATUS_OK)
+        status = dump_padded(path, root, text, text_bytes);
     json_decref(root);
     return status;
 }
@@ -145,21 +167,23 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-static uint64_t digest_metadata(uint64_t digest, const struct safetensors_header *header)
+static enum status digest_metadata(const char *path,
+                                   const struct safetensors_header *header,
+                                   uint64_t *digest)
 {
     struct safetensors_pair *sorted = calloc(header->pair_count + 1, sizeof *sorted);
-    CHECK_MEMORY(sorted, "%zu metadata", header->pair_count);
+    TRY_MEMORY(sorted, "the checksum of %s", path);
     if (header->pair_count)
         memcpy(sorted, header->pairs, header->pair_count * sizeof *sorted);
     qsort(sorted, header->pair_count, sizeof *sorted, by_key);
     for (size_t i = 0; i < header->pair_count; i++) {
         if (strcmp(sorted[i].key, SAFETENSORS_CHECKSUM_KEY) == 0)
             continue;
-        digest = digest_text(digest, sorted[i].key);
-        digest = digest_text(digest, sorted[i].value);
+        *digest = digest_text(*digest, sorted[i].key);
+        *digest = digest_text(*digest, sorted[i].value);
     }
     free(sorted);
-    return digest;
+    return STATUS_OK;
 }
 
 const void *safetensors_data(const struct safetensors_header *header,
@@ -200,16 +224,20 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-uint64_t safetensors_checksum(const struct safetensors_header *header)
+enum status safetensors_checksum(const char *path,
+                                 const struct safetensors_header *header,
+                                 uint64_t *checksum)
 {
-    uint64_t digest = digest_metadata(DIGEST_START, header);
+    uint64_t digest = DIGEST_START;
+    TRY(digest_metadata(path, header, &digest));
     const struct safetensor **sorted = calloc(header->count + 1, sizeof *sorted);
-    CHECK_MEMORY(sorted, "%zu tensors", header->count);
+    TRY_MEMORY(sorted, "the checksum of %s", path);
     for (size_t i = 0; i < header->count; i++)
         sorted[i] = &header->tensors[i];
     qsort(sorted, header->count, sizeof *sorted, by_name);
     for (size_t i = 0; i < header->count; i++)
         digest = digest_tensor(digest, header, sorted[i]);
     free(sorted);
-    return digest;
+    *checksum = digest;
+    return STATUS_OK;
 }

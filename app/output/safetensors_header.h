@@ -42,15 +42,17 @@ void safetensors_header_release(struct safetensors_header *header);
 
 /* The header as JSON padded to 8 bytes with spaces, offsets in the order of `tensors`;
  * the pair of the checksum is added. The caller frees. STATUS_FAILED if a text is not
- * UTF-8. */
+ * UTF-8, or without memory. */
 enum status safetensors_header_compose(const char *path,
                                        const struct safetensors_header *h, char **text,
                                        size_t *text_bytes);
 
 /* 64 bits over names, dtypes, shapes, metadata (any order, without the checksum) and
  * data. Pages of a mapped file are given back as soon as they are read, so that looking at
- * a checkpoint does not take the memory of one. */
-uint64_t safetensors_checksum(const struct safetensors_header *header);
+ * a checkpoint does not take the memory of one. STATUS_FAILED without memory. */
+enum status safetensors_checksum(const char *path,
+                                 const struct safetensors_header *header,
+                                 uint64_t *checksum);
 
 /* What a file that does not begin as a safetensors file is by its first bytes, for a
  * sentence ("a PNG picture"); NULL when nothing known. */

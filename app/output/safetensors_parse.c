@@ -177,7 +177,7 @@ static enum status parse_metadata(const char *path, json_t *metadata,
                            "is damaged",
                            path);
     header->pairs = calloc(json_object_size(metadata) + 1, sizeof *header->pairs);
-    CHECK_MEMORY(header->pairs, "%zu metadata", json_object_size(metadata));
+    TRY_MEMORY(header->pairs, "the metadata of %s", path);
     const char *key;
     json_t *value;
     json_object_foreach(metadata, key, value)
@@ -190,7 +190,7 @@ static enum status parse_metadata(const char *path, json_t *metadata,
         struct safetensors_pair *pair = &header->pairs[header->pair_count++];
         pair->key = strdup(key);
         pair->value = strdup(json_string_value(value));
-        CHECK_MEMORY(pair->key && pair->value, "metadata");
+        TRY_MEMORY(pair->key && pair->value, "the metadata of %s", path);
     }
     return STATUS_OK;
 }
@@ -239,7 +239,7 @@ static enum status parse_entries(const char *path, json_t *root, const uint8_t *
                                  size_t data_bytes, struct safetensors_header *header)
 {
     header->tensors = calloc(json_object_size(root) + 1, sizeof *header->tensors);
-    CHECK_MEMORY(header->tensors, "%zu tensors", json_object_size(root));
+    TRY_MEMORY(header->tensors, "the tensors of %s", path);
     const char *name;
     json_t *value;
     json_object_foreach(root, name, value)
@@ -270,7 +270,8 @@ enum status safetensors_header_parse(const char *path, const char *text,
     json_error_t error;
     json_t *root = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &error);
     char shown[JSON_ERROR_TEXT_LENGTH];
-    if (!root && json_error_code(&error) == json_error_out_of_memory)
+    // jansson has no words for what it had no memory for, nor always the code.
+    if (!root && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
         return status_fail(STATUS_FAILED, "%s: out of memory for its header", path);
     if (!root)
         return status_fail(STATUS_DATA,

@@ -59,8 +59,14 @@ static int list_snapshots(const char *folder, struct snapshot_list *list)
     for (struct dirent *entry; (entry = readdir(directory));) {
         if (list->count == room) {
             room = room ? 2 * room : 16;
-            list->snapshot = realloc(list->snapshot, room * sizeof *list->snapshot);
-            CHECK_MEMORY(list->snapshot, "%zu names of snapshots", room);
+            struct snapshot *more = realloc(list->snapshot, room * sizeof *more);
+            if (!more) {
+                free(list->snapshot);
+                *list = (struct snapshot_list){0};
+                closedir(directory);
+                return ENOMEM;
+            }
+            list->snapshot = more;
         }
         list->count += (size_t)read_name(entry->d_name, &list->snapshot[list->count]);
     }

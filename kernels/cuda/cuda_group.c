@@ -48,6 +48,8 @@ static void load(void)
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         load_reason = strdup(dlerror());
+        if (!load_reason)
+            load_reason = LIBRARY " cannot be loaded, and memory is short";
         return;
     }
 #define X(name)                                                      \

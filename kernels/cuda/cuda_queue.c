@@ -132,7 +132,8 @@ static void repeat(struct device *device, struct repeat **repeat,
     if (!*repeat) {
         work(argument);
         *repeat = calloc(1, sizeof **repeat);
-        CHECK(*repeat);
+        if (!*repeat) // the next step is queued op by op as well
+            return;
         (*repeat)->next = backend->repeats;
         backend->repeats = *repeat;
         return;

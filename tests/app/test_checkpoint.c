@@ -2,6 +2,7 @@
  * that finds two digests equal rests on this. */
 #include "app/checkpoint.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,6 +285,100 @@ static void test_scales_and_counts_can_be_shown_before_a_step_is_taken(void **st
 
 #define TEST(test) cmocka_unit_test_setup_teardown(test, enter, leave)
 
+/* ---- without memory -------------------------------------------------------------- */
+
+static int allocations, fails_at; // the one that fails, counted from 1; 0: none
+
+static int is_refused(void)
+{
+    return ++allocations == fails_at;
+}
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *block, size_t bytes);
+char *__real_strdup(const char *text);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *block, size_t bytes);
+char *__wrap_strdup(const char *text);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return is_refused() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return is_refused() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *block, size_t bytes)
+{
+    return is_refused() ? NULL : __real_realloc(block, bytes);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return is_refused() ? NULL : __real_strdup(text);
+}
+
+// jansson is another library: its own calls are not wrapped.
+static void *json_allocation(size_t bytes)
+{
+    return __wrap_malloc(bytes);
+}
+
+// The file's name and bytes, and that nothing lies beside it.
+static void assert_only_the_good_one_is_there(uint64_t digest)
+{
+    char text[256];
+    struct checkpoint *checkpoint;
+    assert_int_equal(checkpoint_open(path, &checkpoint), STATUS_OK);
+    assert_true(checkpoint_digest(checkpoint) == digest);
+    checkpoint_close(checkpoint);
+    assert_int_equal(
+        run_command(text, sizeof text, "ls -A \"$(dirname '%s')\" | wc -l", path), 0);
+    assert_int_equal(atoi(text), 1);
+}
+
+static void
+test_any_allocation_that_fails_leaves_the_last_snapshot_and_the_run(void **state)
+{
+    (void)state;
+    static struct trainer trainer;
+    json_set_alloc_funcs(json_allocation, free);
+    open_trainer(&trainer);
+    trainer.progress.rollbacks = 1;
+    uint64_t digest = digest_of_trainer(&trainer);
+    allocations = fails_at = 0;
+    assert_int_equal(checkpoint_save(&trainer, path), STATUS_OK);
+    int count = allocations;
+    int failed = 0, tried = 0;
+    // Those of one tensor are as those of the next.
+    for (int failing = 1; failing <= count;
+         failing += failing < 300 || failing > count - 100 ? 1 : 7) {
+        tried++;
+        allocations = 0;
+        fails_at = failing;
+        enum status status = checkpoint_save(&trainer, path);
+        fails_at = 0;
+        // jansson does without some: then the snapshot is whole.
+        int is_said = status == STATUS_FAILED && strstr(status_message(), "memory") &&
+                      !strstr(status_message(), "disk");
+        if (status != STATUS_OK && !is_said)
+            fail_msg("allocation %d of %d: status %d: %s", failing, count, (int)status,
+                     status_message());
+        failed += is_said;
+        if (status == STATUS_OK)
+            assert_only_the_good_one_is_there(digest);
+    }
+    assert_true(failed > tried / 2);
+    assert_only_the_good_one_is_there(digest);
+    assert_int_equal(checkpoint_save(&trainer, path), STATUS_OK);
+    trainer_release(&trainer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +386,7 @@ int main(void)
         TEST(test_every_number_of_the_state_is_saved_and_loaded),
         TEST(test_settings_and_the_clock_are_not_in_the_digest),
         TEST(test_scales_and_counts_can_be_shown_before_a_step_is_taken),
+        TEST(test_any_allocation_that_fails_leaves_the_last_snapshot_and_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
