@@ -185,8 +185,9 @@ static enum status set_up(struct comparison *comparison, struct mode *mode,
     config.precision = mode->precision;
     config.recompute = mode->recomputes;
     TRY(trainer_create_with_data(trainer, &config, &comparison->bench->dataset));
-    TRY(begin(comparison, trainer));
+    // It may refuse the data, and then no folder is left.
     TRY(trainer_start_data(trainer));
+    TRY(begin(comparison, trainer));
     for (int network = 0; network < NETWORK_COUNT; network++) {
         mode->activations[network] = trainer->player[network].net.activations.bytes;
         mode->kept += trainer->player[network].net.kept_bytes;

@@ -258,8 +258,9 @@ static enum status train_one(struct session *session, const struct config *confi
     struct bench_run *run = session->run;
     TRY(trainer_create_with_data(session->trainer, config,
                                  &session->result->bench->dataset));
-    TRY(begin(session->result, session->trainer));
+    // It may refuse the data, and then no folder is left.
     TRY(trainer_start_data(session->trainer));
+    TRY(begin(session->result, session->trainer));
     struct found_scales found;
     TRY(init_scale_find(session->trainer, &found));
     run->end = BENCH_FINISHED;

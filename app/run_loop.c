@@ -223,7 +223,8 @@ static enum status stop(struct run *run)
 {
     write_last_tick(run);
     TRY(save_snapshot(run, trainer_kimg(&run->trainer)));
-    run_save_fakes(run, trainer_kimg(&run->trainer));
+    if (run->trainer.progress.step > 0) // else fakes_init.png has the same samples
+        run_save_fakes(run, trainer_kimg(&run->trainer));
     if (run->save_failed)
         report_say(&run->report, "stopped at %.1f kimg", trainer_kimg(&run->trainer));
     else

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/run.h"
 #include "kernels/status.h"
 #include "tests/app/disk.h"
 #include "tests/app/runs.h"
@@ -286,10 +287,52 @@ static void test_fewer_images_than_a_batch_are_told_with_both_numbers(void **sta
         out, TWINSCALE_PROGRAM, TWINSCALE_PROGRAM, TWINSCALE_PROGRAM);
     if (code != 4 || !strstr(text, "6 images, fewer than one batch of 16"))
         fail_msg("exit %d: %s", code, text);
+    static const char *const works[] = {"scaler", "precision"};
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+        code = run_command(text, sizeof text,
+                           "cd '%s' && '%s' bench %s " SMALL_RUN
+                           " --data few --out none; code=$?; test ! -e none || code=99; "
+                           "exit $code",
+                           out, TWINSCALE_PROGRAM, works[i]);
+        if (code != 4 || !strstr(text, "6 images, fewer than one batch of 16"))
+            fail_msg("bench %s: exit %d: %s", works[i], code, text);
+    }
     // A batch of all of them is enough: every batch is whole, the next epoch fills it up.
     twinscale_must("train " SMALL_RUN
                    " --data '%s/few' --batch 4 --kimg 0.04 --out '%s/4'",
                    out, out);
+}
+
+static void test_a_run_stopped_before_its_first_step_draws_its_noise_once(void **state)
+{
+    (void)state;
+    struct run *run = calloc(1, sizeof *run);
+    char text[512];
+    assert_non_null(run);
+    run->config = small_config();
+    snprintf(run->config.out, sizeof run->config.out, "%s", out);
+    run->saved_at = -1;
+    assert_int_equal(trainer_create(&run->trainer, &run->config), STATUS_OK);
+    assert_int_equal(trainer_start_data(&run->trainer), STATUS_OK);
+    run->monitor = monitor_create();
+    assert_int_equal(run_folder_create(&run->folder, &run->config, "shapes"), STATUS_OK);
+    assert_int_equal(
+        report_open(&run->report, &run->trainer, &run->folder, run->monitor, 0, 0),
+        STATUS_OK);
+    monitor_request(run->monitor, REQUEST_QUIT);
+    run_loop(run);
+    assert_int_equal(run->status, STATUS_OK);
+    assert_true(run->was_stopped && run->trainer.progress.step == 0);
+    assert_string_equal(run->last_grid, ""); // noise is no result
+    assert_int_equal(run_command(text, sizeof text, "cd '%s' && echo fakes*.png snap*",
+                                 run->folder.path),
+                     0);
+    assert_string_equal(text, "fakes_init.png snapshot-000000.safetensors\n");
+    report_close(&run->report);
+    monitor_destroy(run->monitor);
+    run_folder_close(&run->folder);
+    trainer_release(&run->trainer);
+    free(run);
 }
 
 int main(void)
@@ -307,6 +350,7 @@ int main(void)
         TEST(test_sigusr1_saves_a_snapshot_and_the_run_goes_on),
         TEST(test_a_second_interrupt_ends_the_run_at_once),
         TEST(test_no_display_and_one_that_is_gone_end_no_run),
+        TEST(test_a_run_stopped_before_its_first_step_draws_its_noise_once),
         TEST(test_fewer_images_than_a_batch_are_told_with_both_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
