@@ -17,8 +17,7 @@
 #include "app/train.h"
 #include "kernels/conv_check.h"
 #include "kernels/half.h"
-#include "nets/layer.h"
-#include "nets/precision.h"
+#include "nets/layers/layers.h"
 
 #define REPEATS_MAX 1e5
 #define SAMPLES_MAX 101 // of a pass in a round
@@ -27,6 +26,7 @@
 struct round {
     struct layer_bench *layers;
     struct trainer *trainer;
+    struct backward pass[NETWORK_COUNT]; // what they go through
     int index;    // -1 warms up: it finds how often a pass fits its share of the time
     int is_whole; // 0 once Ctrl-C came
 };
@@ -55,9 +55,9 @@ static int runs_of(const struct config *config, int network, int layer,
     return 2 * d_batches + g_batches;
 }
 
-static enum pass_kind convolution_pass(const struct layer *layer, enum pass_kind pass)
+static enum pass_kind convolution_pass(const struct node *node, enum pass_kind pass)
 {
-    if (!layer->is_transposed || pass == PASS_WGRAD)
+    if (!node_conv_is_transposed(node) || pass == PASS_WGRAD)
         return pass;
     return pass == PASS_FORWARD ? PASS_DGRAD : PASS_FORWARD;
 }
@@ -66,24 +66,24 @@ static void add_row(struct layer_bench *layers, struct trainer *trainer, int net
                     int index, enum pass_kind pass)
 {
     const struct net *net = &trainer->player[network].net;
-    const struct layer *layer = &net->layers[index];
+    const struct node *node = &net->node[index];
     struct layer_row *row = &layers->row[layers->row_count++];
     *row = (struct layer_row){.network = network,
                               .layer = index,
                               .pass = pass,
-                              .macs = conv_macs(&layer->conv),
+                              .macs = conv_macs(node_conv(node)),
                               .runs = runs_of(&trainer->config, network, index, pass)};
-    snprintf(row->name, sizeof row->name, "%s.%s", net->name, layer->name);
-    trainer->device->ops->conv.describe(trainer->device, layer->plan,
-                                        convolution_pass(layer, pass), &row->way);
+    snprintf(row->name, sizeof row->name, "%s.%s", net->name, node->name);
+    trainer->device->ops->conv.describe(trainer->device, node_conv_plan(node),
+                                        convolution_pass(node, pass), &row->way);
 }
 
 static void add_rows(struct layer_bench *layers, struct trainer *trainer)
 {
     for (int network = 0; network < NETWORK_COUNT; network++) {
         const struct net *net = &trainer->player[network].net;
-        for (int index = 0; index < net->layer_count; index++) {
-            if (!layer_is_conv(&net->layers[index]))
+        for (int index = 0; index < net->node_count; index++) {
+            if (!node_conv(&net->node[index]))
                 continue;
             for (int pass = 0; pass < PASS_KINDS; pass++)
                 if (pass != PASS_DGRAD || index > 0 || network == NETWORK_D)
@@ -105,30 +105,15 @@ static struct layer_row *find_row(struct layer_bench *layers, int network, int l
 
 /* ---- one pass -------------------------------------------------------------------- */
 
-static void run_pass(struct net *net, int index, enum pass_kind pass)
-{
-    struct layer *layer = &net->layers[index];
-    const struct layer_passes *passes = layer_passes(layer->kind);
-    struct tensor *x = net_layer_input(net, index);
-    struct tensor *dx = index == 0           ? &net->input_grad
-                        : layer->casts_input ? &layer->cast_dx
-                                             : &net->layers[layer->input].dy;
-    if (pass == PASS_FORWARD)
-        passes->forward(net, layer, x, NET_TRAIN);
-    else if (pass == PASS_DGRAD)
-        passes->dgrad(net, layer, x, dx);
-    else
-        passes->wgrad(net, layer, &layer->dy, x, 0);
-}
-
 /* Seconds of one of `count` runs in a row. */
-static double time_runs(struct trainer *trainer, const struct layer_row *row, int count)
+static double time_runs(struct round *round, const struct layer_row *row, int count)
 {
-    struct device *device = trainer->device;
+    struct device *device = round->trainer->device;
     device->ops->memory.wait(device);
     double started = now_seconds();
     for (int i = 0; i < count; i++)
-        run_pass(&trainer->player[row->network].net, row->layer, row->pass);
+        net_node_pass(&round->trainer->player[row->network].net,
+                      &round->pass[row->network], row->layer, row->pass);
     device->ops->memory.wait(device);
     return (now_seconds() - started) / count;
 }
@@ -141,7 +126,7 @@ static double time_repeats(struct round *round, const struct layer_row *row)
     int is_queued = round->trainer->device->steps_ahead > 0;
     int samples = is_queued ? 1 : row->repeats < SAMPLES_MAX ? row->repeats : SAMPLES_MAX;
     for (int i = 0; i < samples && round->is_whole; i++) {
-        sec[i] = time_runs(round->trainer, row, row->repeats / samples);
+        sec[i] = time_runs(round, row, row->repeats / samples);
         round->is_whole = !bench_must_end(round->layers->bench);
     }
     return round->is_whole ? bench_median(sec, samples) : 0.0;
@@ -170,8 +155,8 @@ static void time_pass(struct round *round, int network, int index, enum pass_kin
         return;
     }
     double share = layers->bench->seconds / LAYER_ROUNDS / layers->row_count;
-    row->repeats = (int)fmin(fmax(rint(share / time_runs(round->trainer, row, 1)), 1.0),
-                             REPEATS_MAX);
+    row->repeats =
+        (int)fmin(fmax(rint(share / time_runs(round, row, 1)), 1.0), REPEATS_MAX);
 }
 
 /* ---- one round ------------------------------------------------------------------- */
@@ -195,8 +180,8 @@ static void go_forward(struct round *round, int network)
 {
     struct net *net = &round->trainer->player[network].net;
     measure_peak(round->layers, round->trainer->device);
-    net_forward(net, NET_TRAIN);
-    for (int index = 0; index < net->layer_count; index++)
+    net_forward(net, round->pass[network].x, NET_TRAIN);
+    for (int index = 0; index < net->node_count; index++)
         time_pass(round, network, index, PASS_FORWARD);
 }
 
@@ -205,12 +190,11 @@ static void go_forward(struct round *round, int network)
 static void go_backward(struct round *round, int network)
 {
     struct net *net = &round->trainer->player[network].net;
-    int what = network == NETWORK_D ? NET_WGRAD | NET_DGRAD : NET_WGRAD;
     measure_peak(round->layers, round->trainer->device);
-    for (int index = net->layer_count - 1; index >= 0 && round->is_whole; index--) {
+    for (int index = net->node_count - 1; index >= 0 && round->is_whole; index--) {
         time_pass(round, network, index, PASS_WGRAD);
         time_pass(round, network, index, PASS_DGRAD);
-        net_backward_row(net, index, what);
+        net_backward_node(net, &round->pass[network], index);
     }
 }
 
@@ -233,11 +217,11 @@ static enum status run_round(struct round *round)
     struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
     go_forward(round, NETWORK_G);
     go_forward(round, NETWORK_D);
-    seed_gradient(trainer->device, net_output_grad(d));
+    seed_gradient(trainer->device, &d->output_grad);
     go_backward(round, NETWORK_D);
-    if (!precision_agrees(&d->input_grad, net_output_grad(g)))
+    if (round->pass[NETWORK_G].dy != &d->input_grad)
         trainer->device->ops->pointwise.cast(trainer->device, &d->input_grad,
-                                             net_output_grad(g));
+                                             &g->output_grad);
     go_backward(round, NETWORK_G);
     return device_fault(trainer->device);
 }
@@ -270,10 +254,24 @@ static enum status measure(struct layer_bench *layers, struct trainer *trainer)
     snprintf(layers->device, sizeof layers->device, "%s", trainer->device->description);
     layers->threads = trainer->device->threads;
     TRY(take_one_step(trainer));
+    int nodes = trainer->player[NETWORK_G].net.node_count +
+                trainer->player[NETWORK_D].net.node_count;
+    layers->row = calloc((size_t)(nodes * PASS_KINDS), sizeof *layers->row);
+    TRY_MEMORY(layers->row, "the passes of %d layers", nodes);
     add_rows(layers, trainer);
     bench_say(bench, "bench   layers: %d passes in %d rounds, about %.4g s",
               layers->row_count, LAYER_ROUNDS, bench->seconds);
-    struct round round = {.layers = layers, .trainer = trainer, .is_whole = 1};
+    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
+    struct round round = {.layers = layers,
+                          .trainer = trainer,
+                          .is_whole = 1,
+                          .pass = {[NETWORK_G] = {.x = &trainer->feed.latents,
+                                                  .dy = trainer_fakes_grad(trainer),
+                                                  .grads = g->grads},
+                                   [NETWORK_D] = {.x = &trainer->feed.real,
+                                                  .dy = &d->output_grad,
+                                                  .dx = &d->input_grad,
+                                                  .grads = d->grads}}};
     for (round.index = -1; round.index < LAYER_ROUNDS; round.index++) {
         TRY(run_round(&round));
         if (!round.is_whole)
@@ -308,7 +306,9 @@ static enum status measure_and_tell(struct layer_bench *layers, struct atomic_fi
         status = measure(layers, trainer);
     trainer_release(trainer);
     free(trainer);
-    return status == STATUS_OK ? tell(layers, file) : status;
+    status = status == STATUS_OK ? tell(layers, file) : status;
+    free(layers->row);
+    return status;
 }
 
 // For signals_on_end().

@@ -8,7 +8,6 @@
 #include "nets/net.h"
 
 #define LAYER_ROUNDS 7
-#define LAYER_ROWS_MAX (2 * NET_LAYERS_MAX * PASS_KINDS)
 
 /* One pass of one convolution. `pass` is the layer's: a transposed convolution's forward is
  * its convolution's dgrad. */
@@ -27,8 +26,8 @@ struct layer_bench {
     struct bench *bench;
     char device[160];
     int threads;
-    int row_count, rounds; // whole ones
-    struct layer_row row[LAYER_ROWS_MAX];
+    int row_count, rounds;       // whole ones
+    struct layer_row *row;       // [row_count]
     double peak[DTYPE_BF16 + 1]; // multiplications per second; 0: not used, or not known
 };
 

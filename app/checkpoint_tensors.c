@@ -18,20 +18,14 @@ void state_list_block(struct state_list *list, const struct net *net, const char
 
 void state_list_running(struct state_list *list, const struct net *net, const char *role)
 {
-    for (int i = 0; i < net->layer_count; i++) {
-        const struct layer *layer = &net->layers[i];
-        if (layer->kind != LAYER_BATCH_NORM)
-            continue;
-        float *const data[2] = {layer->norm.running_mean, layer->norm.running_var};
-        static const char *const word[2] = {"running_mean", "running_var"};
-        for (int k = 0; k < 2; k++) {
-            CHECK(list->count < STATE_TENSORS_MAX);
-            struct state_tensor *entry = &list->entry[list->count++];
-            snprintf(entry->name, sizeof entry->name, "%s.%s%s.%s", net->name, role,
-                     layer->name, word[k]);
-            entry->tensor =
-                tensor_of(DTYPE_F32, (struct shape){1, 1, 1, layer->y.shape.c}, data[k]);
-        }
+    for (int i = 0; i < net->buffer_count; i++) {
+        const struct net_buffer *buffer = &net->buffer[i];
+        CHECK(list->count < STATE_TENSORS_MAX);
+        struct state_tensor *entry = &list->entry[list->count++];
+        snprintf(entry->name, sizeof entry->name, "%s.%s%s", net->name, role,
+                 buffer->name);
+        entry->tensor = tensor_of(DTYPE_F32, (struct shape){1, 1, 1, buffer->elements},
+                                  net->buffers + buffer->offset);
     }
 }
 

@@ -12,7 +12,7 @@ struct state_tensor {
     struct tensor tensor; // f32, on the device, with its padding
 };
 
-#define STATE_TENSORS_MAX (8 * NET_PARAMS_MAX)
+#define STATE_TENSORS_MAX (20 * NET_NODES_MAX)
 
 struct state_list {
     size_t count;

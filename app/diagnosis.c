@@ -9,6 +9,7 @@
 #include "app/input/batch.h"
 #include "app/train.h"
 #include "kernels/half.h"
+#include "nets/precision.h"
 
 /* ---- the facts ------------------------------------------------------------------- */
 
@@ -16,8 +17,8 @@
 // that only what comes out of the row shows, as a NaN.
 static int reads_cast(const struct survey_entry *entry)
 {
-    const struct layer *layer = &entry->net->layers[entry->row];
-    return layer->casts_input && layer->dtype == DTYPE_F16;
+    const struct node *node = &entry->net->node[entry->node];
+    return node->edge[0].is_cast && node->dtype == DTYPE_F16;
 }
 
 static void take_stats(const struct trainer *trainer, struct diagnosis *diagnosis,
@@ -71,14 +72,16 @@ static int find_in_view(const struct trainer *trainer, int slot,
     return 1;
 }
 
-static int is_norm(const struct survey_entry *entry)
+// Where a weight gradient is an f32 sum over the layer's own gradient, as batch norm's is, it is
+// not finite only where that was not.
+static int sums_in_f32(const struct survey_entry *entry)
 {
-    return entry->net->layers[entry->row].kind == LAYER_BATCH_NORM;
+    const struct node *node = &entry->net->node[entry->node];
+    return node_policy(node)->storage[USE_WGRAD] == STORED_F32;
 }
 
-/* True when what `entry` handed on was spoilt. The nearest batch norm below tells: its
- * gradients are f32 sums, not finite only where what it received was not. Without one, any
- * layer below. */
+/* True when what `entry` handed on was spoilt. The nearest batch norm below tells. Without
+ * one, any layer below. */
 static int spoils_layers_below(const struct survey *survey, int entry,
                                const struct survey_stats *stats)
 {
@@ -86,9 +89,9 @@ static int spoils_layers_below(const struct survey *survey, int entry,
     for (int i = entry + 1; i < survey->count; i++) {
         const struct survey_entry *below = &survey->entry[i];
         if (below->kind != SURVEY_WEIGHT_GRADIENT ||
-            below->row >= survey->entry[entry].row)
+            below->node >= survey->entry[entry].node)
             continue;
-        if (is_norm(below))
+        if (sums_in_f32(below))
             return stats[i].inf + stats[i].nan > 0;
         is_spoilt |= stats[i].inf + stats[i].nan > 0;
     }
@@ -109,8 +112,7 @@ static int find_in_survey(const struct trainer *trainer, int slot,
     const struct survey_entry *entry = &survey->entry[place->entry];
     if (place->kind != SURVEY_WEIGHT_GRADIENT)
         return 1;
-    // A batch norm's are f32 sums over its gradient: they do not overflow by themselves.
-    if (is_norm(entry) || spoils_layers_below(survey, place->entry, stats)) {
+    if (sums_in_f32(entry) || spoils_layers_below(survey, place->entry, stats)) {
         place->kind = diagnosis->facts.kind = SURVEY_ACTIVATION_GRADIENT;
         place->tensor = survey_kind_name(place->kind);
         diagnosis->facts.may_hide_inf = 1;
@@ -158,7 +160,7 @@ static void find_weight(const struct trainer *trainer, struct diagnosis *diagnos
         const struct net *net = &trainer->player[is_d ? NETWORK_D : NETWORK_G].net;
         int is_known = facts->has_place && diagnosis->entry->net == net;
         for (int i = 0; i < net->param_count; i++)
-            if ((!is_known || net->param[i].layer <= diagnosis->entry->row) &&
+            if ((!is_known || net->param[i].node <= diagnosis->entry->node) &&
                 find_bad_value(trainer->device, net, i, facts->weight)) {
                 facts->is_in_d = is_d;
                 break;
@@ -174,19 +176,28 @@ static void add_layer(struct overflow_facts *facts, const struct net *net, int r
 {
     char name[NET_NAME_MAX + 8];
     size_t used = strlen(facts->fp32_layers);
-    if (net->layers[row].dtype == DTYPE_F16)
+    if (net->node[row].dtype == DTYPE_F16)
         snprintf(facts->fp32_layers + used, sizeof facts->fp32_layers - used, "%s%s",
                  used ? "," : "",
-                 survey_layer(&(struct survey_entry){.net = net, .row = row}, name));
+                 survey_layer(&(struct survey_entry){.net = net, .node = row}, name));
 }
 
-// The row that reads `row`'s output, and makes its gradient: of D, for the last one of G.
-static void add_reader(struct overflow_facts *facts, const struct trainer *trainer,
-                       const struct net *net, int row)
+static int reads(const struct node *node, int index)
 {
-    if (row + 1 < net->layer_count)
-        add_layer(facts, net, row + 1);
-    else if (net == &trainer->player[NETWORK_G].net)
+    for (int k = 0; k < node->edge_count; k++)
+        if (node->edge[k].from == index)
+            return 1;
+    return 0;
+}
+
+// The nodes that read `index`'s output, and make its gradient: of D, for the last one of G.
+static void add_readers(struct overflow_facts *facts, const struct trainer *trainer,
+                        const struct net *net, int index)
+{
+    for (int i = index + 1; i < net->node_count; i++)
+        if (reads(&net->node[i], index))
+            add_layer(facts, net, i);
+    if (index + 1 == net->node_count && net == &trainer->player[NETWORK_G].net)
         add_layer(facts, &trainer->player[NETWORK_D].net, 0);
 }
 
@@ -203,14 +214,14 @@ static void name_layers(const struct trainer *trainer, struct diagnosis *diagnos
     if (facts->kind == SURVEY_ACTIVATION && entry->dtype != DTYPE_F16 &&
         !reads_cast(entry))
         return;
-    const struct layer *layer = &entry->net->layers[entry->row];
-    add_layer(facts, entry->net, entry->row);
+    const struct node *node = &entry->net->node[entry->node];
+    add_layer(facts, entry->net, entry->node);
     if (facts->kind == SURVEY_WEIGHT_GRADIENT)
         return;
-    int last = layer->fused_activation >= 0 ? layer->fused_activation : entry->row;
-    if (last != entry->row)
+    int last = node->fused_activation >= 0 ? node->fused_activation : entry->node;
+    if (last != entry->node)
         add_layer(facts, entry->net, last);
-    add_reader(facts, trainer, entry->net, last);
+    add_readers(facts, trainer, entry->net, last);
 }
 
 /* ---- the whole ------------------------------------------------------------------- */

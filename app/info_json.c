@@ -22,7 +22,7 @@ struct tables {
 static void add_net(void *context, const struct net *net)
 {
     struct tables *tables = context;
-    for (int i = 0; i < net->layer_count; i++) {
+    for (int i = 0; i < net->node_count; i++) {
         struct summary_row row = summary_row(net, i);
         json_array_append_new(
             tables->layers,

@@ -32,7 +32,7 @@ struct search {
     int count, rehearsals;
     float *excess; // device: [3] minus each target's headroom, for the group's maximum
     struct rehearsal rehearsal;
-    struct survey_stats *stats; // host: [SURVEY_MAX] of one pass
+    struct survey_stats *stats; // host: of one pass
     struct arena arena;
 };
 
@@ -109,7 +109,8 @@ static enum status open_search(struct search *search)
     arena_begin(arena, trainer->device, "looking for a loss scale");
     arena_reserve(arena, (void **)&search->excess, 3 * sizeof *search->excess);
     TRY(arena_commit(arena));
-    search->stats = calloc(SURVEY_MAX, sizeof *search->stats);
+    search->stats =
+        calloc((size_t)look_most_entries(&trainer->look), sizeof *search->stats);
     if (!search->stats)
         return status_fail(STATUS_FAILED, "not enough memory to look for a loss scale");
     return rehearsal_open(&search->rehearsal, trainer);

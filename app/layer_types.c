@@ -9,18 +9,18 @@ struct layer_types {
     const char *op, *operands, *output, *gradients, *parameters;
 };
 
-static struct layer_types types_of(const struct net *net, const struct layer *layer)
+static struct layer_types types_of(const struct net *net, const struct node *node)
 {
-    enum op_kind op = precision_op(layer);
-    int has_parameters = layer->weight >= 0;
+    const struct op_policy *policy = node_policy(node);
+    int has_parameters = node->weight >= 0;
     struct layer_types types = {
-        .op = precision_policy(op)->op,
-        .operands = dtype_name(precision_of(op, ROLE_OPERAND, layer->dtype)),
-        .output = dtype_name(layer->y.dtype),
-        .gradients = dtype_name(precision_of(op, ROLE_GRADIENT, layer->dtype)),
+        .op = policy->op,
+        .operands = dtype_name(precision_of(policy, USE_OPERAND, node->dtype)),
+        .output = dtype_name(node->y.dtype),
+        .gradients = dtype_name(precision_of(policy, USE_GRADIENT, node->dtype)),
         .parameters =
-            has_parameters ? dtype_name(net->param[layer->weight].shape.dtype) : "-"};
-    snprintf(types.layer, sizeof types.layer, "%.6s.%s", net->name, layer->name);
+            has_parameters ? dtype_name(net->param[node->weight].shape.dtype) : "-"};
+    snprintf(types.layer, sizeof types.layer, "%.6s.%s", net->name, node->name);
     return types;
 }
 
@@ -29,8 +29,8 @@ void layer_types_print(FILE *stream, const struct net *net)
     fprintf(stream, "  %-14s%-24s%-10s%-8s%-11s%s\n",
             net->name[0] == 'g' ? "Generator" : "Discriminator", "op", "operands",
             "output", "gradients", "parameters");
-    for (int row = 0; row < net->layer_count; row++) {
-        struct layer_types types = types_of(net, &net->layers[row]);
+    for (int row = 0; row < net->node_count; row++) {
+        struct layer_types types = types_of(net, &net->node[row]);
         fprintf(stream, "  %-14s%-24s%-10s%-8s%-11s%s\n", types.layer, types.op,
                 types.operands, types.output, types.gradients, types.parameters);
     }
@@ -42,8 +42,8 @@ enum status layer_types_write(const char *path, const struct net *const *nets, i
     TRY(atomic_open(&file, path));
     const char *joint = "{\"layers\": [\n";
     for (int i = 0; i < count; i++)
-        for (int row = 0; row < nets[i]->layer_count; row++) {
-            struct layer_types types = types_of(nets[i], &nets[i]->layers[row]);
+        for (int row = 0; row < nets[i]->node_count; row++) {
+            struct layer_types types = types_of(nets[i], &nets[i]->node[row]);
             fprintf(file.stream,
                     "%s  {\"layer\": \"%s\", \"op\": \"%s\", \"operands\": \"%s\", "
                     "\"output\": \"%s\", \"gradients\": \"%s\", \"parameters\": \"%s\"}",

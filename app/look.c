@@ -8,17 +8,30 @@
 
 /* ---- lists ----------------------------------------------------------------------- */
 
+int look_most_entries(const struct look *look)
+{
+    int most = 0;
+    for (int pass = 0; pass < LOOK_PASSES; pass++)
+        if (look->survey[pass].count > most)
+            most = look->survey[pass].count;
+    return most;
+}
+
 // Of D alone, or of both where fakes are judged.
 static enum status list_pass(struct survey *survey, struct device *device, struct net *g,
-                             struct net *d, enum look_pass pass)
+                             struct net *d, enum look_pass pass, float *d_grads,
+                             const struct tensor *g_dy)
 {
+    struct backward of_d = {.dy = &d->output_grad,
+                            .grads = pass == LOOK_G ? NULL : d_grads};
+    struct backward of_g = {.dy = g_dy, .grads = g->grads};
     survey_begin(survey, device);
     if (pass != LOOK_D_REAL)
         survey_add_activations(survey, g);
     survey_add_activations(survey, d);
-    survey_add_backward(survey, d, pass == LOOK_G ? 0 : NET_WGRAD);
+    survey_add_backward(survey, d, &of_d);
     if (pass == LOOK_G)
-        survey_add_backward(survey, g, NET_WGRAD);
+        survey_add_backward(survey, g, &of_g);
     return survey_commit(survey);
 }
 
@@ -32,7 +45,7 @@ static void reserve_stats(struct look *look, struct survey_stats **stats, int pa
 
 static int look_has_twin(const struct look *look)
 {
-    return look->twin[NETWORK_D].layer_count > 0;
+    return look->twin[NETWORK_D].node_count > 0;
 }
 
 static int wants_twin(const struct trainer *trainer)
@@ -48,18 +61,18 @@ static enum status create_twin(struct trainer *trainer)
     struct net *g = &look->twin[NETWORK_G], *d = &look->twin[NETWORK_D];
     struct dcgan_config sizes =
         trainer_dcgan_config(&trainer->config, trainer->config.channels);
-    dcgan_generator(g, trainer->device, &sizes, DTYPE_F32, trainer_rows(trainer));
-    dcgan_discriminator(d, trainer->device, &sizes, DTYPE_F32, trainer_rows(trainer));
+    TRY(dcgan_generator(g, trainer->device, &sizes, DTYPE_F32, trainer_rows(trainer)));
+    TRY(dcgan_discriminator(d, trainer->device, &sizes, DTYPE_F32,
+                            trainer_rows(trainer)));
     for (int network = 0; network < NETWORK_COUNT; network++) {
         struct net *twin = &look->twin[network];
         TRY(net_plan(twin, trainer_net_options(&trainer->config, network)));
         CHECK(twin->param_elements == trainer->player[network].net.param_elements);
         twin->has_synced_norm = trainer->player[network].net.has_synced_norm;
     }
-    net_output_grad(g)->data = d->input_grad.data;
     for (int pass = 0; pass < LOOK_PASSES; pass++) {
         TRY(list_pass(&look->twin_survey[pass], trainer->device, g, d,
-                      (enum look_pass)pass));
+                      (enum look_pass)pass, d->grads, &d->input_grad));
         CHECK(look->twin_survey[pass].count == look->survey[pass].count);
         reserve_stats(look, look->twin_stats, pass);
     }
@@ -79,6 +92,13 @@ static void take_weights(struct trainer *trainer, int network)
                                       twin->param_elements * sizeof(float));
 }
 
+// What the twin of D reads in `pass`.
+static const struct tensor *twin_input(const struct look *look, enum look_pass pass)
+{
+    const struct net *g = &look->twin[NETWORK_G];
+    return pass == LOOK_D_REAL ? &look->twin_real : &g->node[g->node_count - 1].y;
+}
+
 // The forward pass that is looked at, once more in f32, from the same numbers.
 static void run_twin(struct trainer *trainer, enum look_pass pass)
 {
@@ -93,19 +113,16 @@ static void run_twin(struct trainer *trainer, enum look_pass pass)
     if (pass == LOOK_D_REAL) {
         target = 1.0f - (float)config->label_smoothing;
         ops->pointwise.cast(trainer->device, &trainer->feed.real, &look->twin_real);
-        d->input.data = look->twin_real.data;
     } else {
         take_weights(trainer, NETWORK_G);
         ops->pointwise.cast(trainer->device, &trainer->feed.latents, &look->twin_latents);
-        g->input.data = look->twin_latents.data;
-        net_forward(g, NET_TRAIN);
-        d->input.data = net_output(g)->data;
+        net_forward(g, &look->twin_latents, NET_TRAIN);
     }
-    net_forward(d, NET_TRAIN);
+    net_forward(d, twin_input(look, pass), NET_TRAIN);
     ops->loss.bce_logits(trainer->device, net_output(d), target,
                          1.0f / (float)(trainer->device->world * batches),
                          topology_scale(&trainer->topology, losses[pass]),
-                         net_output_grad(d), look->unread);
+                         &d->output_grad, look->unread);
     survey_look_at_activations(&look->twin_survey[pass], look->twin_stats[pass]);
 }
 
@@ -130,7 +147,8 @@ static enum status create_views(struct look *look)
     int has_twin = look_has_twin(look);
     look->views = calloc(views, sizeof *look->views);
     look->view_stats = calloc(2 * views * stats, sizeof *look->view_stats);
-    look->trial_stats = calloc(SURVEY_MAX, sizeof *look->trial_stats);
+    look->trial_stats =
+        calloc((size_t)look_most_entries(look), sizeof *look->trial_stats);
     if (!look->views || !look->view_stats || !look->trial_stats)
         return status_fail(STATUS_FAILED,
                            "not enough memory for the statistics of %d tensors",
@@ -156,14 +174,11 @@ enum status look_create(struct trainer *trainer)
     arena_reserve(&look->arena, (void **)&look->unread, sizeof *look->unread);
     arena_reserve(&look->arena, (void **)&look->d_buffers,
                   d->buffer_elements * sizeof(float));
-    float *own = d->grads;
     for (int pass = 0; pass < LOOK_PASSES; pass++) {
-        if (pass == LOOK_D_FAKE)
-            d->grads = topology_grads(&trainer->topology, LOSS_D_FAKE);
-        enum status status =
-            list_pass(&look->survey[pass], trainer->device, g, d, (enum look_pass)pass);
-        d->grads = own;
-        TRY(status);
+        enum scaled_loss loss = pass == LOOK_D_FAKE ? LOSS_D_FAKE : LOSS_D_REAL;
+        TRY(list_pass(&look->survey[pass], trainer->device, g, d, (enum look_pass)pass,
+                      topology_grads(&trainer->topology, loss),
+                      trainer_fakes_grad(trainer)));
         reserve_stats(look, look->stats, pass);
     }
     if (wants_twin(trainer))
@@ -199,12 +214,25 @@ int look_is_due(const struct trainer *trainer, int64_t step)
     return every > 0 && (step == 1 || step % every == 0);
 }
 
+// The pass of a network's f32 twin that corresponds to `backward`.
+static struct backward twin_backward(struct look *look, enum look_pass pass, int network,
+                                     const struct backward *backward)
+{
+    struct net *twin = &look->twin[network], *d = &look->twin[NETWORK_D];
+    int is_d = network == NETWORK_D;
+    return (struct backward){.x = is_d ? twin_input(look, pass) : &look->twin_latents,
+                             .dy = is_d ? &d->output_grad : &d->input_grad,
+                             .dx = backward->dx ? &d->input_grad : NULL,
+                             .grads = backward->grads ? twin->grads : NULL,
+                             .accumulates = backward->accumulates};
+}
+
 void look_backward(struct trainer *trainer, enum look_pass pass, struct net *net,
-                   int what)
+                   const struct backward *backward)
 {
     struct look *look = &trainer->look;
     if (!look->is_on) {
-        net_backward(net, what);
+        net_backward(net, backward);
         return;
     }
     int is_d = net == &trainer->player[NETWORK_D].net, has_twin = look_has_twin(look);
@@ -213,11 +241,13 @@ void look_backward(struct trainer *trainer, enum look_pass pass, struct net *net
         if (has_twin)
             run_twin(trainer, pass);
     }
-    survey_backward(&look->survey[pass], net, what, look->stats[pass]);
-    if (has_twin)
-        survey_backward(&look->twin_survey[pass],
-                        &look->twin[is_d ? NETWORK_D : NETWORK_G], what,
-                        look->twin_stats[pass]);
+    survey_backward(&look->survey[pass], net, backward, look->stats[pass]);
+    if (!has_twin)
+        return;
+    int network = is_d ? NETWORK_D : NETWORK_G;
+    struct backward twin = twin_backward(look, pass, network, backward);
+    survey_backward(&look->twin_survey[pass], &look->twin[network], &twin,
+                    look->twin_stats[pass]);
 }
 
 static void fetch(struct look *look, struct look_view *view, int first, int last,

@@ -47,10 +47,10 @@ struct look {
     // [RESULTS_RING] of steps with statistics, then [RESULTS_RING][record_count] of optimizer
     // steps that were taken again.
     struct look_view *views;
-    struct survey_stats *view_stats, *trial_stats; // host; the latter [SURVEY_MAX]
+    struct survey_stats *view_stats, *trial_stats; // host; the latter of one pass
     int record_count;
 
-    struct net twin[2]; // [NETWORK_G], [NETWORK_D]; layer_count 0 where there is none
+    struct net twin[2]; // [NETWORK_G], [NETWORK_D]; node_count 0 where there is none
     struct survey twin_survey[LOOK_PASSES];
     struct tensor twin_real, twin_latents;
     struct arena arena;
@@ -63,9 +63,12 @@ void look_release(struct look *look);
 /* True when --grad-stats asks for the statistics of this step: the first, and every Nth. */
 int look_is_due(const struct trainer *trainer, int64_t step);
 
+/* Entries of the pass that has most of them. */
+int look_most_entries(const struct look *look);
+
 /* net_backward(), of G or D within `pass`, looked at if that is on. */
 void look_backward(struct trainer *trainer, enum look_pass pass, struct net *net,
-                   int what);
+                   const struct backward *backward);
 
 /* Copies what a step with statistics showed to the host. Waits for the device. */
 void look_keep(struct trainer *trainer);

@@ -103,12 +103,13 @@ int outlier_find(struct trainer *trainer, const struct diagnosis *diagnosis)
     const struct memory_ops *memory = &trainer->device->ops->memory;
     const struct tensor *real = &trainer->feed.real;
     size_t bytes = tensor_bytes(real);
-    struct trial trial = {.trainer = trainer,
-                          .rows = real->shape.n,
-                          .row_bytes = bytes / (size_t)real->n_stored,
-                          .batch = malloc(bytes),
-                          .mixed = malloc(bytes),
-                          .stats = calloc(SURVEY_MAX, sizeof *trial.stats)};
+    struct trial trial = {
+        .trainer = trainer,
+        .rows = real->shape.n,
+        .row_bytes = bytes / (size_t)real->n_stored,
+        .batch = malloc(bytes),
+        .mixed = malloc(bytes),
+        .stats = calloc((size_t)look_most_entries(&trainer->look), sizeof *trial.stats)};
     int row = -1;
     if (trial.batch && trial.mixed && trial.stats && trial.rows > 1) {
         struct scaler_state kept, low;

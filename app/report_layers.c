@@ -200,7 +200,7 @@ json_t *report_layers_of_skip(const struct report *report, int slot)
 static int is_looked_at(const struct survey *survey, const struct net *net, int row)
 {
     for (int i = 0; i < survey->count; i++)
-        if (survey->entry[i].net == net && survey->entry[i].row == row)
+        if (survey->entry[i].net == net && survey->entry[i].node == row)
             return 1;
     return 0;
 }
@@ -212,11 +212,11 @@ void report_name_layers(struct report *report)
     char name[NET_NAME_MAX + 8];
     for (int network = 0; network < NETWORK_COUNT; network++) {
         const struct net *net = &trainer->player[network].net;
-        for (int row = 0; row < net->layer_count; row++)
+        for (int row = 0; row < net->node_count; row++)
             if (is_looked_at(survey, net, row))
                 layers_row(
                     monitor_layers(report->monitor),
-                    survey_layer(&(struct survey_entry){.net = net, .row = row}, name));
+                    survey_layer(&(struct survey_entry){.net = net, .node = row}, name));
     }
 }
 

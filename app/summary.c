@@ -1,6 +1,6 @@
 #include "app/summary.h"
 
-#include "nets/layer.h"
+#include "nets/layers/kind.h"
 
 size_t summary_parameters(const struct net *net)
 {
@@ -10,11 +10,11 @@ size_t summary_parameters(const struct net *net)
     return count;
 }
 
-static size_t layer_parameters(const struct net *net, int layer)
+static size_t node_parameters(const struct net *net, int node)
 {
     size_t count = 0;
     for (int i = 0; i < net->param_count; i++)
-        if (net->param[i].layer == layer)
+        if (net->param[i].node == node)
             count += tensor_elements(&net->param[i].shape);
     return count;
 }
@@ -30,14 +30,13 @@ static const char *activation_word(enum activation activation)
 
 struct summary_row summary_row(const struct net *net, int index)
 {
-    const struct layer *layer = &net->layers[index];
-    struct summary_row row = {.kind = layer->kind == LAYER_ACTIVATION
-                                          ? activation_word(layer->activation)
-                                          : layer_passes(layer->kind)->kind,
-                              .parameters = layer_parameters(net, index),
-                              .type = dtype_name(layer->y.dtype)};
-    shape_text(layer->y.shape, row.output);
-    snprintf(row.layer, sizeof row.layer, "%s.%s", net->name, layer->name);
+    const struct node *node = &net->node[index];
+    struct summary_row row = {
+        .kind = node->kind->name ? node->kind->name : activation_word(node->activation),
+        .parameters = node_parameters(net, index),
+        .type = dtype_name(node->y.dtype)};
+    shape_text(node->y.shape, row.output);
+    snprintf(row.layer, sizeof row.layer, "%s.%s", net->name, node->name);
     return row;
 }
 
@@ -46,7 +45,7 @@ void summary_print(FILE *stream, const struct net *net)
     fprintf(stream, "  %-14s%-15s %10s  %-18s %s\n",
             net->name[0] == 'g' ? "Generator" : "Discriminator", "layer", "parameters",
             "output", "type");
-    for (int i = 0; i < net->layer_count; i++) {
+    for (int i = 0; i < net->node_count; i++) {
         struct summary_row row = summary_row(net, i);
         fprintf(stream, "  %-14s%-15s %10zu  %-18s %s\n", row.layer, row.kind,
                 row.parameters, row.output, row.type);

@@ -28,36 +28,36 @@
 #include "nets/precision.h"
 
 // Runs D on `input` and leaves dL/dlogit, times the scale, where its backward pass starts.
-// `batches` make the optimizer step that this is for.
-static void judge(struct trainer *trainer, const struct tensor *input, float target,
-                  enum scaled_loss loss, int batches, struct loss_sums *sums)
+// `batches` make the optimizer step that this is for. Returns what D has read.
+static const struct tensor *judge(struct trainer *trainer, const struct tensor *input,
+                                  float target, enum scaled_loss loss, int batches,
+                                  struct loss_sums *sums)
 {
     const struct ops *ops = trainer->device->ops;
     struct net *d = &trainer->player[NETWORK_D].net;
-    if (precision_agrees(input, &d->input)) {
-        d->input.data = input->data;
-    } else {
+    if (!precision_agrees(input, &d->input)) {
         ops->pointwise.cast(trainer->device, input, &trainer->fakes);
-        d->input.data = trainer->fakes.data;
+        input = &trainer->fakes;
     }
-    net_forward(d, NET_TRAIN);
+    net_forward(d, input, NET_TRAIN);
     inject_activation(trainer, NETWORK_D);
     ops->loss.bce_logits(trainer->device, net_output(d), target,
                          1.0f / (float)(trainer->device->world * batches),
-                         topology_scale(&trainer->topology, loss), net_output_grad(d),
-                         sums);
+                         topology_scale(&trainer->topology, loss), &d->output_grad, sums);
     ops->group.sum_f64(trainer->device, &sums->loss, LOSS_SUMS_DOUBLES);
+    return input;
 }
 
 // D's weight gradients of the loss that was just judged, added to those that are there.
-static void learn(struct trainer *trainer, enum scaled_loss loss, int is_first)
+static void learn(struct trainer *trainer, const struct tensor *x, enum scaled_loss loss,
+                  int is_first)
 {
     struct net *d = &trainer->player[NETWORK_D].net;
-    float *own = d->grads;
-    d->grads = topology_grads(&trainer->topology, loss);
-    look_backward(trainer, loss == LOSS_D_REAL ? LOOK_D_REAL : LOOK_D_FAKE, d,
-                  is_first ? NET_WGRAD : NET_WGRAD | NET_ACCUMULATE);
-    d->grads = own;
+    struct backward backward = {.x = x,
+                                .dy = &d->output_grad,
+                                .grads = topology_grads(&trainer->topology, loss),
+                                .accumulates = !is_first};
+    look_backward(trainer, loss == LOSS_D_REAL ? LOOK_D_REAL : LOOK_D_FAKE, d, &backward);
 }
 
 static void keep_record(struct trainer *trainer, int network, int slot)
@@ -71,30 +71,37 @@ static void keep_record(struct trainer *trainer, int network, int slot)
  * step's gradients begin with this batch. */
 static void learn_from_real(struct trainer *trainer, int is_first, struct loss_sums *sums)
 {
-    judge(trainer, &trainer->feed.real, 1.0f - (float)trainer->config.label_smoothing,
-          LOSS_D_REAL, trainer->config.d.accum, sums);
-    learn(trainer, LOSS_D_REAL, is_first);
+    const struct tensor *x =
+        judge(trainer, &trainer->feed.real, 1.0f - (float)trainer->config.label_smoothing,
+              LOSS_D_REAL, trainer->config.d.accum, sums);
+    learn(trainer, x, LOSS_D_REAL, is_first);
 }
 
 static void learn_from_fakes(struct trainer *trainer, int is_first,
                              struct loss_sums *sums)
 {
     int begins = is_first && topology_has_own_grads(&trainer->topology, LOSS_D_FAKE);
-    judge(trainer, net_output(&trainer->player[NETWORK_G].net), 0.0f, LOSS_D_FAKE,
-          trainer->config.d.accum, sums);
-    learn(trainer, LOSS_D_FAKE, begins);
+    const struct tensor *x = judge(trainer, net_output(&trainer->player[NETWORK_G].net),
+                                   0.0f, LOSS_D_FAKE, trainer->config.d.accum, sums);
+    learn(trainer, x, LOSS_D_FAKE, begins);
 }
 
 static void learn_to_deceive(struct trainer *trainer, int is_first,
                              struct loss_sums *sums)
 {
     struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
-    judge(trainer, net_output(g), 1.0f, LOSS_G, trainer->config.g.accum, sums);
-    look_backward(trainer, LOOK_G, d, NET_DGRAD); // ends in G's output gradient, or in
-    if (!precision_agrees(&d->input_grad, net_output_grad(g))) // what is cast to that
-        trainer->device->ops->pointwise.cast(trainer->device, &d->input_grad,
-                                             net_output_grad(g));
-    look_backward(trainer, LOOK_G, g, is_first ? NET_WGRAD : NET_WGRAD | NET_ACCUMULATE);
+    const struct tensor *x =
+        judge(trainer, net_output(g), 1.0f, LOSS_G, trainer->config.g.accum, sums);
+    struct backward through_d = {.x = x, .dy = &d->output_grad, .dx = &d->input_grad};
+    struct backward into_g = {.x = &trainer->feed.latents,
+                              .dy = trainer_fakes_grad(trainer),
+                              .grads = g->grads,
+                              .accumulates = !is_first};
+    look_backward(trainer, LOOK_G, d, &through_d);
+    if (into_g.dy != through_d.dx)
+        trainer->device->ops->pointwise.cast(trainer->device, through_d.dx,
+                                             &g->output_grad);
+    look_backward(trainer, LOOK_G, g, &into_g);
 }
 
 static void take_last_batch(struct trainer *trainer, int network)
@@ -168,7 +175,7 @@ static void discriminator_batch(struct trainer *trainer, int batch, int is_first
     struct loss_sums *sums = trainer->results.here.sums + 2 * batch;
     feed_draw(&trainer->feed, batch);
     learn_from_real(trainer, is_first, &sums[0]);
-    net_forward(g, NET_TRAIN);
+    net_forward(g, &trainer->feed.latents, NET_TRAIN);
     inject_activation(trainer, NETWORK_G);
     learn_from_fakes(trainer, is_first, &sums[1]);
 }
@@ -208,7 +215,7 @@ static void generator_passes(struct trainer *trainer)
         if (part == common_batches(config))
             feed_pass_over(&trainer->feed); // D's last, which came first
         feed_draw_again(&trainer->feed);
-        net_forward(&trainer->player[NETWORK_G].net, NET_TRAIN);
+        net_forward(&trainer->player[NETWORK_G].net, &trainer->feed.latents, NET_TRAIN);
         inject_activation(trainer, NETWORK_G);
         generator_batch(trainer, part);
     }

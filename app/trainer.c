@@ -139,11 +139,17 @@ static enum status create_topology(struct trainer *trainer)
 
 // Where the two networks agree on types, G's output is D's input and D's input gradient is
 // G's output gradient: the same memory, nothing is copied. Where they do not, both are cast.
+const struct tensor *trainer_fakes_grad(const struct trainer *trainer)
+{
+    const struct net *g = &trainer->player[NETWORK_G].net;
+    const struct net *d = &trainer->player[NETWORK_D].net;
+    return precision_agrees(&g->output_grad, &d->input_grad) ? &d->input_grad
+                                                             : &g->output_grad;
+}
+
 static enum status create_meeting(struct trainer *trainer)
 {
     struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
-    if (precision_agrees(net_output_grad(g), &d->input_grad))
-        net_output_grad(g)->data = d->input_grad.data;
     if (precision_agrees(net_output(g), &d->input))
         return STATUS_OK;
     trainer->fakes = d->input;
@@ -157,10 +163,10 @@ static enum status create_networks(struct trainer *trainer)
     const struct config *config = &trainer->config;
     struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
     struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
-    dcgan_generator(g, trainer->device, &sizes, trainer_dtype(config, NETWORK_G),
-                    trainer_rows(trainer));
-    dcgan_discriminator(d, trainer->device, &sizes, trainer_dtype(config, NETWORK_D),
-                        trainer_rows(trainer));
+    TRY(dcgan_generator(g, trainer->device, &sizes, trainer_dtype(config, NETWORK_G),
+                        trainer_rows(trainer)));
+    TRY(dcgan_discriminator(d, trainer->device, &sizes, trainer_dtype(config, NETWORK_D),
+                            trainer_rows(trainer)));
     const struct net *both[] = {g, d};
     TRY(precision_check_patterns(config->fp32_layers, both, NETWORK_COUNT));
     for (int network = 0; network < NETWORK_COUNT; network++)
@@ -188,7 +194,6 @@ static enum status create_feed(struct trainer *trainer)
                     config_step_batches(&trainer->config)));
     feed->seed = trainer_stream_seed(trainer);
     feed->mirror = trainer->config.mirror;
-    g->input.data = feed->latents.data;
     return STATUS_OK;
 }
 
@@ -200,7 +205,8 @@ static enum status create_surveys(struct trainer *trainer)
         survey_begin(survey, trainer->device);
         survey_add_activations(survey, &trainer->player[NETWORK_G].net);
         survey_add_activations(survey, &trainer->player[NETWORK_D].net);
-        survey_add_gradients(survey, &trainer->player[network].net);
+        survey_add_gradients(survey, &trainer->player[network].net,
+                             trainer->player[network].net.grads);
         TRY(survey_commit(survey));
     }
     return STATUS_OK;

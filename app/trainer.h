@@ -131,6 +131,9 @@ int trainer_wants_scaler(const struct config *config, int network);
 /* What net_plan() of a network, or of its f32 twin, makes room for. */
 int trainer_net_options(const struct config *config, int network);
 
+/* Where the gradient of G's output lies: as D has made it, or cast to G's type. */
+const struct tensor *trainer_fakes_grad(const struct trainer *trainer);
+
 /* Images of a batch that this device takes. */
 int trainer_rows(const struct trainer *trainer);
 

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "nets/layers/layers.h"
 #include "nets/precision.h"
 
 #define LEAKY_SLOPE 0.2f
@@ -21,7 +22,7 @@ static int halvings(int resolution)
     return count;
 }
 
-static const char *row_name(char text[NET_NAME_MAX], const char *word, int number)
+static const char *layer_name(char text[NET_NAME_MAX], const char *word, int number)
 {
     snprintf(text, NET_NAME_MAX, "%s%d", word, number);
     return text;
@@ -31,53 +32,62 @@ static void norm_and_activation(struct net *net, int number, enum activation act
                                 float slope)
 {
     char name[NET_NAME_MAX];
-    net_add_batch_norm(net, row_name(name, "bn", number));
-    net_add_activation(net, row_name(name, "act", number), activation, slope);
+    net_add_batch_norm(net, layer_name(name, "bn", number), NET_PREVIOUS);
+    net_add_activation(net, layer_name(name, "act", number), NET_PREVIOUS, activation,
+                       slope);
 }
 
-void dcgan_generator(struct net *net, struct device *device,
-                     const struct dcgan_config *config, enum dtype dtype, int batch)
+enum status dcgan_generator(struct net *net, struct device *device,
+                            const struct dcgan_config *config, enum dtype dtype,
+                            int batch)
 {
     char name[NET_NAME_MAX];
     int doublings = halvings(config->resolution);
     int channels = config->g_width << (doublings - 1);
-    net_begin(net, device, "g", dtype, (struct shape){batch, 1, 1, config->latent});
+    TRY(net_begin(net, device, "g", dtype, (struct shape){batch, 1, 1, config->latent}));
     if (config->resolution == 28)
-        net_add_linear(net, "fc1", (struct shape){batch, 7, 7, channels}, 0);
+        net_add_linear(net, "fc1", NET_PREVIOUS, (struct shape){batch, 7, 7, channels},
+                       0);
     else
-        net_add_conv_transpose(net, "conv1", channels, 4, 1, 0, 0);
+        net_add_conv_transpose(net, "conv1", NET_PREVIOUS, channels, 4, 1, 0, 0);
     norm_and_activation(net, 1, ACTIVATION_RELU, 0.0f);
     for (int number = 2; number <= doublings; number++) {
         channels /= 2;
-        net_add_conv_transpose(net, row_name(name, "conv", number), channels, 4, 2, 1, 0);
+        net_add_conv_transpose(net, layer_name(name, "conv", number), NET_PREVIOUS,
+                               channels, 4, 2, 1, 0);
         norm_and_activation(net, number, ACTIVATION_RELU, 0.0f);
     }
-    net_add_conv_transpose(net, row_name(name, "conv", doublings + 1), config->channels,
-                           4, 2, 1, 0);
-    net_add_activation(net, "tanh", ACTIVATION_TANH, 0.0f);
+    net_add_conv_transpose(net, layer_name(name, "conv", doublings + 1), NET_PREVIOUS,
+                           config->channels, 4, 2, 1, 0);
+    net_add_activation(net, "tanh", NET_PREVIOUS, ACTIVATION_TANH, 0.0f);
     precision_hold_f32(net, config->fp32_layers);
+    return STATUS_OK;
 }
 
-void dcgan_discriminator(struct net *net, struct device *device,
-                         const struct dcgan_config *config, enum dtype dtype, int batch)
+enum status dcgan_discriminator(struct net *net, struct device *device,
+                                const struct dcgan_config *config, enum dtype dtype,
+                                int batch)
 {
     char name[NET_NAME_MAX];
     int count = halvings(config->resolution);
     int channels = config->d_width;
-    net_begin(
+    TRY(net_begin(
         net, device, "d", dtype,
-        (struct shape){batch, config->resolution, config->resolution, config->channels});
-    net_add_conv(net, "conv1", channels, 4, 2, 1, 0);
-    net_add_activation(net, "act1", ACTIVATION_LEAKY_RELU, LEAKY_SLOPE);
+        (struct shape){batch, config->resolution, config->resolution, config->channels}));
+    net_add_conv(net, "conv1", NET_PREVIOUS, channels, 4, 2, 1, 0);
+    net_add_activation(net, "act1", NET_PREVIOUS, ACTIVATION_LEAKY_RELU, LEAKY_SLOPE);
     for (int number = 2; number <= count; number++) {
         channels *= 2;
-        net_add_conv(net, row_name(name, "conv", number), channels, 4, 2, 1, 0);
+        net_add_conv(net, layer_name(name, "conv", number), NET_PREVIOUS, channels, 4, 2,
+                     1, 0);
         norm_and_activation(net, number, ACTIVATION_LEAKY_RELU, LEAKY_SLOPE);
     }
     if (config->resolution == 28)
-        net_add_linear(net, "fc", (struct shape){batch, 1, 1, 1}, 1);
+        net_add_linear(net, "fc", NET_PREVIOUS, (struct shape){batch, 1, 1, 1}, 1);
     else
-        net_add_conv(net, row_name(name, "conv", count + 1), 1, 4, 1, 0, 0);
+        net_add_conv(net, layer_name(name, "conv", count + 1), NET_PREVIOUS, 1, 4, 1, 0,
+                     0);
     net_make_head_f32(net);
     precision_hold_f32(net, config->fp32_layers);
+    return STATUS_OK;
 }

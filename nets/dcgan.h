@@ -21,11 +21,14 @@ struct dcgan_config {
     const char *fp32_layers; // patterns of precision_hold_f32(), or NULL
 };
 
-/* Adds all rows; the caller plans. `batch` is the number of samples of every pass. */
-void dcgan_generator(struct net *net, struct device *device,
-                     const struct dcgan_config *config, enum dtype dtype, int batch);
-void dcgan_discriminator(struct net *net, struct device *device,
-                         const struct dcgan_config *config, enum dtype dtype, int batch);
+/* Adds all nodes; the caller plans. `batch` is the number of samples of every pass.
+ * STATUS_FAILED as net_begin(). */
+enum status dcgan_generator(struct net *net, struct device *device,
+                            const struct dcgan_config *config, enum dtype dtype,
+                            int batch);
+enum status dcgan_discriminator(struct net *net, struct device *device,
+                                const struct dcgan_config *config, enum dtype dtype,
+                                int batch);
 
 /* True for 28, 32, 64, 128. */
 int dcgan_has_resolution(int resolution);

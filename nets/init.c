@@ -35,15 +35,9 @@ static void fill_param(const struct tensor *param, enum param_role role, uint64_
 
 static void fill_buffers(struct net *net, float *host)
 {
-    for (int i = 0; i < net->layer_count; i++) {
-        const struct layer *layer = &net->layers[i];
-        if (layer->kind != LAYER_BATCH_NORM)
-            continue;
-        for (int c = 0; c < layer->y.shape.c; c++) {
-            host[layer->norm_buffers + (size_t)c] = 0.0f;
-            host[layer->norm_buffers + (size_t)(layer->y.shape.c + c)] = 1.0f;
-        }
-    }
+    for (int i = 0; i < net->buffer_count; i++)
+        for (int k = 0; k < net->buffer[i].elements; k++)
+            host[net->buffer[i].offset + (size_t)k] = net->buffer[i].initial;
 }
 
 void net_initialise(struct net *net, uint64_t seed, uint64_t salt)

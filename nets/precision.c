@@ -2,103 +2,78 @@
 
 #include <string.h>
 
-#include "nets/layer.h"
-
 #define LAYER STORED_AS_LAYER
 #define F32 STORED_F32
 #define NONE STORED_NOWHERE
 
-// Operand, output, gradient, wgrad, parameter, sum.
-static const struct op_policy policies[] = {
-    [OP_CONV] =
-        {"conv",
-         {LAYER, LAYER, LAYER, LAYER, F32, F32},
-         "autocast lower_precision_fp: conv2d; cuDNN has no wgrad that reads halves "
-         "and writes floats"},
-    [OP_CONV_TRANSPOSE] = {"conv transpose",
-                           {LAYER, LAYER, LAYER, LAYER, F32, F32},
-                           "autocast lower_precision_fp: conv_transpose2d"},
-    [OP_LINEAR] = {"linear",
-                   {LAYER, LAYER, LAYER, LAYER, F32, F32},
-                   "autocast lower_precision_fp: linear, addmm, matmul"},
-    [OP_LOGIT] = {"logit (D's last layer)",
-                  {LAYER, F32, LAYER, LAYER, F32, F32},
-                  "a convolution or linear as above, whose sums go to an op of the fp32 "
-                  "list without being rounded"},
-    [OP_BATCH_NORM] =
-        {"batch norm",
-         {LAYER, LAYER, LAYER, F32, F32, F32},
-         "in none of autocast's lists: runs in its input's type; statistics "
-         "and parameters f32 as in cuDNN"},
-    [OP_ACTIVATION] = {"relu, leaky relu, tanh",
-                       {LAYER, LAYER, LAYER, NONE, NONE, NONE},
-                       "in none of autocast's lists: runs in its input's type"},
-    [OP_RESIDUAL] =
-        {"residual add",
-         {LAYER, LAYER, LAYER, NONE, NONE, F32},
-         "in none of autocast's lists: add runs in its operands' type, in f32 and "
-         "rounded "
-         "once as in PyTorch's kernels; a skipped row is read in its own type"},
-    [OP_LOSS] =
-        {"loss (BCE with logits)",
-         {F32, F32, LAYER, NONE, NONE, F32},
-         "autocast fp32: binary_cross_entropy_with_logits; its gradient is scaled "
-         "in f32, then rounded to D's last layer"},
-    [OP_OPTIMIZER] =
-        {"Adam, average, checks",
-         {F32, F32, F32, NONE, F32, F32},
-         "outside autocast: GradScaler and the optimizer work on f32 masters"},
-};
+const struct op_policy precision_loss = {
+    "loss (BCE with logits)",
+    {F32, F32, LAYER, NONE, NONE, F32},
+    "autocast fp32: binary_cross_entropy_with_logits; its gradient is scaled "
+    "in f32, then rounded to D's last layer"};
+
+const struct op_policy precision_optimizer = {
+    "Adam, average, checks",
+    {F32, F32, F32, NONE, F32, F32},
+    "outside autocast: GradScaler and the optimizer work on f32 masters"};
 
 #undef LAYER
 #undef F32
 #undef NONE
 
-_Static_assert(sizeof policies / sizeof *policies == OP_KINDS, "a row for every op");
-
-const struct op_policy *precision_policy(enum op_kind op)
+const struct op_policy *node_policy(const struct node *node)
 {
-    return &policies[op];
+    return node->is_head ? node->kind->head_policy : &node->kind->policy;
 }
 
-enum dtype precision_of(enum op_kind op, enum tensor_role role, enum dtype layer)
+enum dtype precision_of(const struct op_policy *policy, enum tensor_use use,
+                        enum dtype layer)
 {
-    enum storage storage = policies[op].storage[role];
-    CHECK(storage != STORED_NOWHERE, "%s, role %d", policies[op].op, (int)role);
+    enum storage storage = policy->storage[use];
+    CHECK(storage != STORED_NOWHERE, "%s, tensor %d", policy->op, (int)use);
     return storage == STORED_F32 ? DTYPE_F32 : layer;
 }
 
-enum op_kind precision_op(const struct layer *layer)
+static void print_policy(FILE *stream, const struct op_policy *policy)
 {
-    switch (layer->kind) {
-    case LAYER_CONV: return layer->is_logit ? OP_LOGIT : OP_CONV;
-    case LAYER_CONV_TRANSPOSE: return layer->is_logit ? OP_LOGIT : OP_CONV_TRANSPOSE;
-    case LAYER_LINEAR: return layer->is_logit ? OP_LOGIT : OP_LINEAR;
-    case LAYER_BATCH_NORM: return OP_BATCH_NORM;
-    case LAYER_RESIDUAL: return OP_RESIDUAL;
-    case LAYER_ACTIVATION: break;
+    static const char *const words[] = {
+        [STORED_NOWHERE] = "-", [STORED_AS_LAYER] = "half", [STORED_F32] = "f32"};
+    fprintf(stream, "%-24s", policy->op);
+    for (int use = 0; use < TENSOR_USES; use++)
+        fprintf(stream, "%-11s", words[policy->storage[use]]);
+    fprintf(stream, "%s\n", policy->source);
+}
+
+// Of every kind, after the kind the head's that it shares with those before it.
+static void print_policies(FILE *stream)
+{
+    static const struct layer_kind *const kinds[] = {
+#define KIND(name) &name##_kind,
+#include "nets/layers/kinds.def"
+#undef KIND
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const struct op_policy *head = kinds[i]->head_policy;
+        print_policy(stream, &kinds[i]->policy);
+        if (head &&
+            (i + 1 == sizeof kinds / sizeof *kinds || kinds[i + 1]->head_policy != head))
+            print_policy(stream, head);
     }
-    return OP_ACTIVATION;
+    print_policy(stream, &precision_loss);
+    print_policy(stream, &precision_optimizer);
 }
 
 void precision_print(FILE *stream)
 {
-    static const char *const words[] = {
-        [STORED_NOWHERE] = "-", [STORED_AS_LAYER] = "half", [STORED_F32] = "f32"};
     static const char *const columns[] = {
-        [ROLE_OPERAND] = "operands",     [ROLE_OUTPUT] = "output",
-        [ROLE_GRADIENT] = "gradients",   [ROLE_WGRAD] = "dW",
-        [ROLE_PARAMETER] = "parameters", [ROLE_SUM] = "sums"};
+        [USE_OPERAND] = "operands",     [USE_OUTPUT] = "output",
+        [USE_GRADIENT] = "gradients",   [USE_WGRAD] = "dW",
+        [USE_PARAMETER] = "parameters", [USE_SUM] = "sums"};
     fprintf(stream, "%-24s", "op");
-    for (int role = 0; role < TENSOR_ROLES; role++)
-        fprintf(stream, "%-11s", columns[role]);
+    for (int use = 0; use < TENSOR_USES; use++)
+        fprintf(stream, "%-11s", columns[use]);
     fprintf(stream, "source\n");
-    for (int op = 0; op < OP_KINDS; op++) {
-        fprintf(stream, "%-24s", policies[op].op);
-        for (int role = 0; role < TENSOR_ROLES; role++)
-            fprintf(stream, "%-11s", words[policies[op].storage[role]]);
-        fprintf(stream, "%s\n", policies[op].source);
-    }
+    print_policies(stream);
     fprintf(
         stream,
         "\nhalf is the type of the layer: fp16 or bf16 by --precision, --g-precision "
@@ -131,7 +106,7 @@ static int names_row(const char *pattern, size_t bytes, const struct net *net, i
 {
     char name[2 * NET_NAME_MAX];
     snprintf(name, sizeof name, "%.*s.%s", NET_NAME_MAX - 2, net->name,
-             net->layers[row].name);
+             net->node[row].name);
     return matches(pattern, bytes, name);
 }
 
@@ -140,7 +115,7 @@ void precision_hold_f32(struct net *net, const char *patterns)
     for (const char *next = patterns; next && *patterns; next = strchr(next, ',')) {
         next += *next == ',';
         size_t bytes = strcspn(next, ",");
-        for (int row = 0; row < net->layer_count; row++)
+        for (int row = 0; row < net->node_count; row++)
             if (names_row(next, bytes, net, row))
                 net_hold_f32(net, row);
     }
@@ -150,7 +125,7 @@ static int names_any(const char *pattern, size_t bytes, const struct net *const 
                      int count)
 {
     for (int i = 0; i < count; i++)
-        for (int row = 0; row < nets[i]->layer_count; row++)
+        for (int row = 0; row < nets[i]->node_count; row++)
             if (names_row(pattern, bytes, nets[i], row))
                 return 1;
     return 0;
@@ -162,10 +137,10 @@ static enum status refuse(const char *pattern, size_t bytes,
     char names[768] = "";
     size_t used = 0;
     for (int i = 0; i < count; i++)
-        for (int row = 0; row < nets[i]->layer_count && used < sizeof names; row++)
+        for (int row = 0; row < nets[i]->node_count && used < sizeof names; row++)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s.%s",
                                      used ? ", " : "", nets[i]->name,
-                                     nets[i]->layers[row].name);
+                                     nets[i]->node[row].name);
     return status_fail(STATUS_USAGE,
                        "--fp32-layers: \"%.*s\" names no layer; the layers are %s (* "
                        "stands for any characters)",

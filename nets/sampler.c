@@ -12,7 +12,7 @@ enum status sampler_create(struct sampler *sampler, struct device *device,
 {
     memset(sampler, 0, sizeof *sampler);
     sampler->room = room;
-    dcgan_generator(&sampler->net, device, config, dtype, SAMPLER_BATCH);
+    TRY(dcgan_generator(&sampler->net, device, config, dtype, SAMPLER_BATCH));
     TRY(net_plan(&sampler->net, NET_INFERENCE));
     sampler->z = sampler->net.input;
     // Pixels are what a person sees: no padding.
@@ -28,7 +28,6 @@ enum status sampler_create(struct sampler *sampler, struct device *device,
     arena_reserve(&sampler->arena, &sampler->z.data, tensor_bytes(&sampler->z));
     arena_reserve(&sampler->arena, &sampler->pixels.data, tensor_bytes(&sampler->pixels));
     TRY(arena_commit(&sampler->arena));
-    sampler->net.input.data = sampler->z.data;
     return STATUS_OK;
 }
 
@@ -69,7 +68,7 @@ void sampler_load(struct sampler *sampler, struct device *source, const float *w
                           (uint64_t)batch * SAMPLER_BATCH, &sampler->z);
         // The k-th batch at momentum 1/k makes the running statistics a plain mean.
         net->norm_momentum = 1.0f / (float)(batch + 1);
-        net_forward(net, NET_TRAIN);
+        net_forward(net, &sampler->z, NET_TRAIN);
     }
 }
 
@@ -101,8 +100,8 @@ void sampler_start(struct sampler *sampler, const uint64_t *seeds, int count)
     for (int done = 0; done < count; done += SAMPLER_BATCH) {
         int now = count - done < SAMPLER_BATCH ? count - done : SAMPLER_BATCH;
         fill_latents(sampler, seeds + done, now);
-        net_forward(net, NET_EVAL);
-        ops->image.to_u8(net->device, net_output(net), &sampler->pixels);
+        ops->image.to_u8(net->device, net_forward(net, &sampler->z, NET_EVAL),
+                         &sampler->pixels);
         ops->queue.download_later(
             net->device, sampler->host + (size_t)done * image_bytes(sampler),
             sampler->pixels.data, (size_t)now * image_bytes(sampler));

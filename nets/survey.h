@@ -19,8 +19,6 @@
 
 #include "nets/net.h"
 
-#define SURVEY_MAX (4 * NET_LAYERS_MAX + NET_PARAMS_MAX)
-
 enum survey_kind {
     SURVEY_ACTIVATION,
     SURVEY_ACTIVATION_GRADIENT,
@@ -34,7 +32,7 @@ const char *survey_kind_name(enum survey_kind kind);
 /* One tensor of the list. */
 struct survey_entry {
     const struct net *net;
-    int row; // of the network's table
+    int node; // of the network
     enum survey_kind kind;
     size_t elements; // without padding
     enum dtype dtype;
@@ -42,21 +40,23 @@ struct survey_entry {
 
 struct survey {
     struct device *device;
-    int count;
-    struct survey_entry entry[SURVEY_MAX];
-    struct survey_span spans_host[SURVEY_MAX];
+    int count, room, is_cut; // cut short: there was no memory, which survey_commit() says
+    struct survey_entry *entry;
+    struct survey_span *spans_host;
     struct survey_span *spans; // the same, on the device
     struct arena arena;
 };
 
 void survey_begin(struct survey *survey, struct device *device);
-/* Outputs of all rows that are kept, in execution order. */
+/* Outputs of all nodes that are kept, in execution order. */
 void survey_add_activations(struct survey *survey, struct net *net);
-/* Gradients of all parameters, in backward order. */
-void survey_add_gradients(struct survey *survey, struct net *net);
-/* What a backward pass makes, in its order: of each row the gradient of its output, then,
- * with NET_WGRAD, those of its parameters. */
-void survey_add_backward(struct survey *survey, struct net *net, int what);
+/* Gradients of all parameters in a block of them, in backward order. */
+void survey_add_gradients(struct survey *survey, const struct net *net, float *grads);
+/* What a backward pass makes, in its order: of each node the gradient of its output, then
+ * those of its parameters, where they are asked for. */
+void survey_add_backward(struct survey *survey, const struct net *net,
+                         const struct backward *pass);
+/* STATUS_FAILED without memory, of host or device. */
 enum status survey_commit(struct survey *survey);
 void survey_release(struct survey *survey);
 
@@ -68,9 +68,9 @@ void survey_look(struct survey *survey, const struct scaler_state *gate,
 /* The same for the activations of the list alone. */
 void survey_look_at_activations(struct survey *survey, struct survey_stats *stats);
 
-/* net_backward(net, what) that looks at the entries of survey_add_backward(net, what) on its
+/* net_backward(net, pass) that looks at the entries of survey_add_backward(net, pass) on its
  * way; the same bits otherwise. */
-void survey_backward(struct survey *survey, struct net *net, int what,
+void survey_backward(struct survey *survey, struct net *net, const struct backward *pass,
                      struct survey_stats *stats);
 
 /* Where inf or NaN came first. */

@@ -11,43 +11,46 @@
 
 #include "app/config.h"
 #include "app/train.h"
+#include "nets/layers/layers.h"
 #include "tests/support/support.h"
 
 /* ---- networks without batch norm ------------------------------------------------- */
 
-void __wrap_dcgan_generator(struct net *net, struct device *device,
-                            const struct dcgan_config *config, enum dtype dtype,
-                            int batch);
-void __wrap_dcgan_discriminator(struct net *net, struct device *device,
-                                const struct dcgan_config *config, enum dtype dtype,
-                                int batch);
+enum status __wrap_dcgan_generator(struct net *net, struct device *device,
+                                   const struct dcgan_config *config, enum dtype dtype,
+                                   int batch);
+enum status __wrap_dcgan_discriminator(struct net *net, struct device *device,
+                                       const struct dcgan_config *config,
+                                       enum dtype dtype, int batch);
 
-void __wrap_dcgan_generator(struct net *net, struct device *device,
-                            const struct dcgan_config *config, enum dtype dtype,
-                            int batch)
+enum status __wrap_dcgan_generator(struct net *net, struct device *device,
+                                   const struct dcgan_config *config, enum dtype dtype,
+                                   int batch)
 {
-    net_begin(net, device, "g", dtype, (struct shape){batch, 1, 1, config->latent});
-    net_add_conv_transpose(net, "conv1", 8, 4, 1, 0, 1);
-    net_add_activation(net, "act1", ACTIVATION_TANH, 0.0f);
-    net_add_conv_transpose(net, "conv2", 8, 4, 4, 0, 1);
-    net_add_activation(net, "act2", ACTIVATION_TANH, 0.0f);
-    net_add_conv_transpose(net, "conv3", config->channels, 4, 2, 1, 0);
-    net_add_activation(net, "tanh", ACTIVATION_TANH, 0.0f);
+    TRY(net_begin(net, device, "g", dtype, (struct shape){batch, 1, 1, config->latent}));
+    net_add_conv_transpose(net, "conv1", NET_PREVIOUS, 8, 4, 1, 0, 1);
+    net_add_activation(net, "act1", NET_PREVIOUS, ACTIVATION_TANH, 0.0f);
+    net_add_conv_transpose(net, "conv2", NET_PREVIOUS, 8, 4, 4, 0, 1);
+    net_add_activation(net, "act2", NET_PREVIOUS, ACTIVATION_TANH, 0.0f);
+    net_add_conv_transpose(net, "conv3", NET_PREVIOUS, config->channels, 4, 2, 1, 0);
+    net_add_activation(net, "tanh", NET_PREVIOUS, ACTIVATION_TANH, 0.0f);
+    return STATUS_OK;
 }
 
-void __wrap_dcgan_discriminator(struct net *net, struct device *device,
-                                const struct dcgan_config *config, enum dtype dtype,
-                                int batch)
+enum status __wrap_dcgan_discriminator(struct net *net, struct device *device,
+                                       const struct dcgan_config *config,
+                                       enum dtype dtype, int batch)
 {
-    net_begin(
+    TRY(net_begin(
         net, device, "d", dtype,
-        (struct shape){batch, config->resolution, config->resolution, config->channels});
-    net_add_conv(net, "conv1", 8, 4, 2, 1, 1);
-    net_add_activation(net, "act1", ACTIVATION_TANH, 0.0f);
-    net_add_conv(net, "conv2", 8, 4, 4, 0, 0);
-    net_add_activation(net, "act2", ACTIVATION_TANH, 0.0f);
-    net_add_conv(net, "conv3", 1, 4, 1, 0, 0);
+        (struct shape){batch, config->resolution, config->resolution, config->channels}));
+    net_add_conv(net, "conv1", NET_PREVIOUS, 8, 4, 2, 1, 1);
+    net_add_activation(net, "act1", NET_PREVIOUS, ACTIVATION_TANH, 0.0f);
+    net_add_conv(net, "conv2", NET_PREVIOUS, 8, 4, 4, 0, 0);
+    net_add_activation(net, "act2", NET_PREVIOUS, ACTIVATION_TANH, 0.0f);
+    net_add_conv(net, "conv3", NET_PREVIOUS, 1, 4, 1, 0, 0);
     net_make_head_f32(net);
+    return STATUS_OK;
 }
 
 /* ---- a device that is watched ---------------------------------------------------- */

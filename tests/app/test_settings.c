@@ -7,6 +7,7 @@
 
 #include "app/train.h"
 #include "kernels/device.h"
+#include "nets/layers/layers.h"
 #include "tests/app/data_folder.h"
 #include "tests/app/make_png.h"
 #include "tests/app/runs.h"
@@ -115,10 +116,10 @@ static struct held held_by(const struct trainer *trainer, int network)
     const struct adam_config *adam = &player->adam.config;
     const struct net *net = &player->net;
     // The largest map is what G's last convolution reads and D's first one makes.
-    const struct layer *conv = &net->layers[0];
-    for (int i = 0; network == NETWORK_G && i < net->layer_count; i++)
-        if (net->layers[i].kind == LAYER_CONV_TRANSPOSE)
-            conv = &net->layers[i];
+    const struct node *conv = &net->node[0];
+    for (int i = 0; network == NETWORK_G && i < net->node_count; i++)
+        if (node_conv(&net->node[i]))
+            conv = &net->node[i];
     return (struct held){.lr = (double)adam->lr,
                          .beta1 = (double)adam->beta1,
                          .beta2 = (double)adam->beta2,
@@ -135,7 +136,7 @@ static struct held held_by(const struct trainer *trainer, int network)
                          .hysteresis = scale->hysteresis,
                          .hysteresis_refill = scale->hysteresis_refill,
                          .growth_delay = scale->growth_delay,
-                         .width = conv->conv.y.c,
+                         .width = node_conv(conv)->y.c,
                          .dtype = net->dtype};
 }
 
@@ -260,8 +261,8 @@ static void test_both_networks_have_the_precision_of_the_run(void **state)
     }
     trainer_release(&trainer);
     create_with(&trainer, "fp32_layers", "d.conv1");
-    assert_int_equal(trainer.player[NETWORK_D].net.layers[0].dtype, DTYPE_F32);
-    assert_int_equal(trainer.player[NETWORK_G].net.layers[0].dtype, DTYPE_F16);
+    assert_int_equal(trainer.player[NETWORK_D].net.node[0].dtype, DTYPE_F32);
+    assert_int_equal(trainer.player[NETWORK_G].net.node[0].dtype, DTYPE_F16);
     trainer_release(&trainer);
 }
 

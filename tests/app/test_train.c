@@ -204,8 +204,8 @@ static void test_networks_that_are_built_anew_have_the_new_types(void **state)
     snprintf(trainer.config.fp32_layers, sizeof trainer.config.fp32_layers, "d.conv1");
     assert_int_equal(trainer_rebuild(&trainer), STATUS_OK);
     assert_ptr_equal(trainer.dataset, dataset);
-    assert_int_equal(trainer.player[NETWORK_D].net.layers[0].dtype, DTYPE_F32);
-    assert_int_equal(trainer.player[NETWORK_D].net.layers[1].dtype, DTYPE_F16);
+    assert_int_equal(trainer.player[NETWORK_D].net.node[0].dtype, DTYPE_F32);
+    assert_int_equal(trainer.player[NETWORK_D].net.node[1].dtype, DTYPE_F16);
     assert_int_equal(trainer_start_data(&trainer), STATUS_OK);
     step(&trainer);
     assert_int_equal(trainer.player[NETWORK_D].record.updates, 2); // of a first step

@@ -20,6 +20,7 @@
 #include "app/config_table.h"
 #include "kernels/cuda/conv_plans.h"
 #include "kernels/cuda/plan_cache.h"
+#include "nets/layers/layers.h"
 #include "nets/dcgan.h"
 #include "tests/support/support.h"
 
@@ -60,7 +61,7 @@ static struct plan_maker maker_for_h200(const char *cache_folder)
 
 /* ---- what the networks ask of a device --------------------------------------------- */
 
-enum { LAYERS_MAX = NET_LAYERS_MAX };
+enum { LAYERS_MAX = NET_NODES_MAX };
 
 static struct conv_desc asked[LAYERS_MAX];
 static int asked_count;
@@ -112,19 +113,21 @@ struct case_net {
 };
 
 // Fills `asked`, and the names of the layers.
-static void ask(const struct case_net *c, char names[LAYERS_MAX][NET_NAME_MAX])
+static void ask(const struct case_net *c, char names[LAYERS_MAX][NET_NAME_MAX + 4])
 {
     static struct net net;
     struct device *device = open_recorder();
     asked_count = 0;
     if (c->is_generator)
-        dcgan_generator(&net, device, &c->sizes, c->dtype, c->batch);
+        assert_int_equal(dcgan_generator(&net, device, &c->sizes, c->dtype, c->batch),
+                         STATUS_OK);
     else
-        dcgan_discriminator(&net, device, &c->sizes, c->dtype, c->batch);
+        assert_int_equal(dcgan_discriminator(&net, device, &c->sizes, c->dtype, c->batch),
+                         STATUS_OK);
     assert_int_equal(net_plan(&net, c->options), STATUS_OK);
-    for (int i = 0, conv = 0; i < net.layer_count; i++)
-        if (net.layers[i].weight >= 0 && net.layers[i].kind != LAYER_BATCH_NORM)
-            snprintf(names[conv++], NET_NAME_MAX, "%s.%s", net.name, net.layers[i].name);
+    for (int i = 0, conv = 0; i < net.node_count; i++)
+        if (node_conv(&net.node[i]))
+            snprintf(names[conv++], NET_NAME_MAX + 4, "%.2s.%s", net.name, net.node[i].name);
     net_release(&net);
     device_close(device);
 }
@@ -262,7 +265,7 @@ static void build_layer(const struct case_net *c, const struct precision_case *p
 static void build_net(const struct case_net *c, const struct precision_case *precision,
                       struct plan_maker *maker, struct tally *tally)
 {
-    char names[LAYERS_MAX][NET_NAME_MAX];
+    char names[LAYERS_MAX][NET_NAME_MAX + 4];
     ask(c, names);
     assert_true(asked_count >= 2);
     for (int i = 0; i < asked_count; i++)

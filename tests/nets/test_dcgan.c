@@ -23,19 +23,19 @@ static void test_sizes_are_those_of_the_published_example(void **state)
     static struct net g, d;
     const struct dcgan_config config = {
         .resolution = 64, .channels = 3, .latent = 100, .g_width = 64, .d_width = 64};
-    dcgan_generator(&g, device, &config, DTYPE_F16, 64);
-    dcgan_discriminator(&d, device, &config, DTYPE_F16, 64);
+    assert_int_equal(dcgan_generator(&g, device, &config, DTYPE_F16, 64), STATUS_OK);
+    assert_int_equal(dcgan_discriminator(&d, device, &config, DTYPE_F16, 64), STATUS_OK);
     // PyTorch's DCGAN example: 3,576,704 and 2,765,568 parameters.
     assert_int_equal(parameters(&g), 3576704);
     assert_int_equal(parameters(&d), 2765568);
     assert_true(fabs(net_macs(&g) / 1e6 - 104.6) < 0.3);
     assert_true(fabs(net_macs(&d) / 1e6 - 103.8) < 0.3);
     // Row numbers are those of nn.Sequential: main.3.weight is the second convolution's.
-    assert_string_equal(g.layers[3].name, "conv2");
-    assert_int_equal(g.layers[13].kind, LAYER_ACTIVATION);
-    assert_int_equal(g.layer_count, 14);
-    assert_string_equal(d.layers[2].name, "conv2");
-    assert_int_equal(d.layer_count, 12);
+    assert_string_equal(g.node[3].name, "conv2");
+    assert_int_equal(g.node[13].activation, ACTIVATION_TANH);
+    assert_int_equal(g.node_count, 14);
+    assert_string_equal(d.node[2].name, "conv2");
+    assert_int_equal(d.node_count, 12);
 }
 
 static void
@@ -51,10 +51,12 @@ test_every_resolution_and_channel_count_makes_images_and_one_logit(void **state)
                                                 .latent = 9,
                                                 .g_width = 2,
                                                 .d_width = 3};
-            dcgan_generator(&g, device, &config, DTYPE_F32, 2);
-            dcgan_discriminator(&d, device, &config, DTYPE_F32, 2);
-            assert_true(shape_equal(g.layers[g.layer_count - 1].y.shape, d.input.shape));
-            assert_true(shape_equal(d.layers[d.layer_count - 1].y.shape,
+            assert_int_equal(dcgan_generator(&g, device, &config, DTYPE_F32, 2),
+                             STATUS_OK);
+            assert_int_equal(dcgan_discriminator(&d, device, &config, DTYPE_F32, 2),
+                             STATUS_OK);
+            assert_true(shape_equal(g.node[g.node_count - 1].y.shape, d.input.shape));
+            assert_true(shape_equal(d.node[d.node_count - 1].y.shape,
                                     (struct shape){2, 1, 1, 1}));
             assert_true(dcgan_has_resolution(resolutions[r]));
         }
@@ -68,7 +70,7 @@ static void test_initial_weights_have_the_published_spread(void **state)
     static struct net g;
     const struct dcgan_config config = {
         .resolution = 32, .channels = 1, .latent = 100, .g_width = 32, .d_width = 32};
-    dcgan_generator(&g, device, &config, DTYPE_F16, 2);
+    assert_int_equal(dcgan_generator(&g, device, &config, DTYPE_F16, 2), STATUS_OK);
     assert_int_equal(net_plan(&g, 0), STATUS_OK);
     net_initialise(&g, 5, 0);
     const struct tensor weight = net_param_tensor(&g, 0, g.params);
@@ -102,7 +104,7 @@ static const struct dcgan_config small = {
 
 static void make_weights(struct net *g, uint64_t seed)
 {
-    dcgan_generator(g, device, &small, DTYPE_F16, 4);
+    assert_int_equal(dcgan_generator(g, device, &small, DTYPE_F16, 4), STATUS_OK);
     assert_int_equal(net_plan(g, NET_INFERENCE), STATUS_OK);
     net_initialise(g, seed, 0);
 }
@@ -141,7 +143,7 @@ static void add_statistics_of_batch(struct sampler *sampler, int batch, double *
     device->ops->image.normal(device, 0, STREAM_CALIBRATE, NULL,
                               (uint64_t)batch * SAMPLER_BATCH, &sampler->z);
     net->norm_momentum = 1.0f;
-    net_forward(net, NET_TRAIN);
+    net_forward(net, &sampler->z, NET_TRAIN);
     for (size_t i = 0; i < net->buffer_elements; i++)
         sum[i] += (double)net->buffers[i];
 }

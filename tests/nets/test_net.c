@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nets/layers/layers.h"
 #include "nets/adam.h"
 #include "nets/init.h"
 #include "nets/net.h"
+#include "tests/nets/differences.h"
+#include "tests/nets/passes.h"
 #include "tests/support/support.h"
 
 #define BATCH 3
@@ -26,86 +29,11 @@ static int close_device(void **state)
     return 0;
 }
 
-// Weights large enough that every path through the net carries a visible gradient.
-static void fill_net(struct net *net, struct tensor *input, uint64_t seed)
-{
-    net_initialise(net, seed, 0);
-    for (int i = 0; i < net->param_count; i++) {
-        struct tensor param = net_param_tensor(net, i, net->params);
-        fill_tensor(&param, FILL_RANDOM, seed + (uint64_t)i);
-        if (net->param[i].role == PARAM_GAMMA)
-            for (int c = 0; c < param.shape.c; c++)
-                ((float *)param.data)[c] += 1.5f;
-    }
-    *input = heap_tensor(DTYPE_F32, net->input.shape);
-    fill_tensor(input, FILL_RANDOM, seed + 100);
-    net->input.data = input->data;
-}
-
-static double loss_of(struct net *net, const struct tensor *direction)
-{
-    net_forward(net, NET_TRAIN);
-    const float *y = net_output(net)->data, *w = direction->data;
-    double sum = 0;
-    for (size_t i = 0; i < tensor_elements(direction); i++)
-        sum += (double)y[i] * (double)w[i];
-    return sum;
-}
-
-static double central_difference(struct net *net, const struct tensor *direction,
-                                 float *element)
-{
-    const float step = 4e-3f;
-    float kept = *element;
-    *element = kept + step;
-    double high = loss_of(net, direction);
-    *element = kept - step;
-    double low = loss_of(net, direction);
-    *element = kept;
-    return (high - low) / (2.0 * (double)step);
-}
-
-static void check_element(struct net *net, const struct tensor *direction, float *element,
-                          float got, const char *what, size_t index)
-{
-    double want = central_difference(net, direction, element);
-    if (fabs((double)got - want) > 2e-2 * (fabs(want) + 0.05))
-        fail_msg("%s[%zu]: gradient %g, central difference %g", what, index, (double)got,
-                 want);
-}
-
-static void check_gradients(struct net *net, uint64_t seed)
-{
-    struct tensor input;
-    fill_net(net, &input, seed);
-    struct tensor direction = heap_tensor(DTYPE_F32, net_output(net)->shape);
-    fill_tensor(&direction, FILL_RANDOM, seed + 7);
-    loss_of(net, &direction);
-    memcpy(net_output_grad(net)->data, direction.data, tensor_bytes(&direction));
-    net_backward(net, NET_WGRAD | NET_DGRAD);
-    float *grads = malloc(net->param_elements * sizeof *grads);
-    memcpy(grads, net->grads, net->param_elements * sizeof *grads);
-    float *input_grad = malloc(tensor_bytes(&input));
-    memcpy(input_grad, net->input_grad.data, tensor_bytes(&input));
-    for (int i = 0; i < net->param_count; i++) {
-        size_t n = tensor_elements(&net->param[i].shape), stride = n / 12 + 1;
-        for (size_t k = 0; k < n; k += stride)
-            check_element(net, &direction, net->params + net->param[i].offset + k,
-                          grads[net->param[i].offset + k], net->param[i].name, k);
-    }
-    for (size_t k = 0; k < tensor_elements(&input); k += tensor_elements(&input) / 12 + 1)
-        check_element(net, &direction, (float *)input.data + k, input_grad[k], "input",
-                      k);
-    free(grads);
-    free(input_grad);
-    free(input.data);
-    free(direction.data);
-    net_release(net);
-}
-
 static void begin(struct net *net, int size, int channels)
 {
-    net_begin(net, device, "t", DTYPE_F32, (struct shape){BATCH, size, size, channels});
+    assert_int_equal(net_begin(net, device, "t", DTYPE_F32,
+                               (struct shape){BATCH, size, size, channels}),
+                     STATUS_OK);
 }
 
 static void plan(struct net *net)
@@ -118,9 +46,9 @@ static void test_convolution_gradients_match_central_differences(void **state)
     (void)state;
     struct net net;
     begin(&net, 6, 2);
-    net_add_conv(&net, "a", 3, 4, 2, 1, 1);
-    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
-    net_add_conv(&net, "b", 2, 3, 1, 1, 0);
+    net_add_conv(&net, "a", NET_PREVIOUS, 3, 4, 2, 1, 1);
+    net_add_activation(&net, "t", NET_PREVIOUS, ACTIVATION_TANH, 0);
+    net_add_conv(&net, "b", NET_PREVIOUS, 2, 3, 1, 1, 0);
     plan(&net);
     check_gradients(&net, 1);
 }
@@ -130,9 +58,9 @@ static void test_transposed_convolution_gradients_match_central_differences(void
     (void)state;
     struct net net;
     begin(&net, 3, 4);
-    net_add_conv_transpose(&net, "a", 3, 4, 2, 1, 1);
-    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
-    net_add_conv_transpose(&net, "b", 2, 4, 2, 1, 0);
+    net_add_conv_transpose(&net, "a", NET_PREVIOUS, 3, 4, 2, 1, 1);
+    net_add_activation(&net, "t", NET_PREVIOUS, ACTIVATION_TANH, 0);
+    net_add_conv_transpose(&net, "b", NET_PREVIOUS, 2, 4, 2, 1, 0);
     plan(&net);
     check_gradients(&net, 2);
 }
@@ -142,9 +70,9 @@ static void test_dense_gradients_match_central_differences(void **state)
     (void)state;
     struct net net;
     begin(&net, 1, 5);
-    net_add_linear(&net, "up", (struct shape){BATCH, 3, 3, 2}, 1);
-    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
-    net_add_linear(&net, "down", (struct shape){BATCH, 1, 1, 4}, 1);
+    net_add_linear(&net, "up", NET_PREVIOUS, (struct shape){BATCH, 3, 3, 2}, 1);
+    net_add_activation(&net, "t", NET_PREVIOUS, ACTIVATION_TANH, 0);
+    net_add_linear(&net, "down", NET_PREVIOUS, (struct shape){BATCH, 1, 1, 4}, 1);
     plan(&net);
     check_gradients(&net, 3);
 }
@@ -154,11 +82,11 @@ static void test_batch_norm_gradients_match_central_differences(void **state)
     (void)state;
     struct net net;
     begin(&net, 4, 2);
-    net_add_conv(&net, "a", 3, 3, 1, 1, 0);
-    net_add_batch_norm(&net, "n");
-    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
-    net_add_conv(&net, "b", 2, 3, 1, 1, 0);
-    net_add_batch_norm(&net, "m");
+    net_add_conv(&net, "a", NET_PREVIOUS, 3, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "n", NET_PREVIOUS);
+    net_add_activation(&net, "t", NET_PREVIOUS, ACTIVATION_TANH, 0);
+    net_add_conv(&net, "b", NET_PREVIOUS, 2, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "m", NET_PREVIOUS);
     plan(&net);
     check_gradients(&net, 4);
 }
@@ -169,13 +97,12 @@ static void test_leaky_relu_gradients_match_central_differences(void **state)
     // A standalone activation after an activation is not fused: both ways are walked.
     struct net net;
     begin(&net, 4, 3);
-    net_add_conv(&net, "a", 3, 1, 1, 0, 1);
-    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
-    net_add_activation(&net, "l", ACTIVATION_LEAKY_RELU, 0.2f);
-    assert_int_equal(net.layers[1].kind, LAYER_ACTIVATION);
+    net_add_conv(&net, "a", NET_PREVIOUS, 3, 1, 1, 0, 1);
+    net_add_activation(&net, "t", NET_PREVIOUS, ACTIVATION_TANH, 0);
+    net_add_activation(&net, "l", NET_PREVIOUS, ACTIVATION_LEAKY_RELU, 0.2f);
     plan(&net);
-    assert_int_equal(net.layers[1].fused_into, 0);
-    assert_int_equal(net.layers[2].fused_into, -1);
+    assert_int_equal(net.node[1].fused_into, 0);
+    assert_int_equal(net.node[2].fused_into, -1);
     check_gradients(&net, 5);
 }
 
@@ -186,28 +113,28 @@ static void add_skipped_row(struct net *net, int kind)
 {
     switch (kind) {
     case 0: // a convolution whose activation comes after
-        net_add_conv(net, "s", 3, 3, 1, 1, 1);
+        net_add_conv(net, "s", NET_PREVIOUS, 3, 3, 1, 1, 1);
         break;
     case 1: // an activation that its convolution makes, and another one reads
-        net_add_conv(net, "s", 3, 3, 1, 1, 1);
-        net_add_activation(net, "st", ACTIVATION_TANH, 0);
+        net_add_conv(net, "s", NET_PREVIOUS, 3, 3, 1, 1, 1);
+        net_add_activation(net, "st", NET_PREVIOUS, ACTIVATION_TANH, 0);
         break;
     case 2: // an activation that batch norm makes
-        net_add_conv(net, "s", 3, 3, 1, 1, 0);
-        net_add_batch_norm(net, "sn");
-        net_add_activation(net, "st", ACTIVATION_TANH, 0);
+        net_add_conv(net, "s", NET_PREVIOUS, 3, 3, 1, 1, 0);
+        net_add_batch_norm(net, "sn", NET_PREVIOUS);
+        net_add_activation(net, "st", NET_PREVIOUS, ACTIVATION_TANH, 0);
         break;
     case 3: // batch norm whose activation comes after
-        net_add_conv(net, "s", 3, 3, 1, 1, 0);
-        net_add_batch_norm(net, "sn");
+        net_add_conv(net, "s", NET_PREVIOUS, 3, 3, 1, 1, 0);
+        net_add_batch_norm(net, "sn", NET_PREVIOUS);
         break;
     case 4: // an activation by itself, that a convolution would undo
-        net_add_conv(net, "s", 3, 3, 1, 1, 1);
-        net_add_activation(net, "st", ACTIVATION_TANH, 0);
-        net_add_activation(net, "su", ACTIVATION_TANH, 0);
+        net_add_conv(net, "s", NET_PREVIOUS, 3, 3, 1, 1, 1);
+        net_add_activation(net, "st", NET_PREVIOUS, ACTIVATION_TANH, 0);
+        net_add_activation(net, "su", NET_PREVIOUS, ACTIVATION_TANH, 0);
         break;
     case 5: // a transposed convolution that batch norm reads
-        net_add_conv_transpose(net, "s", 3, 3, 1, 1, 1);
+        net_add_conv_transpose(net, "s", NET_PREVIOUS, 3, 3, 1, 1, 1);
         break;
     default: CHECK(0, "kind %d", kind);
     }
@@ -218,17 +145,17 @@ enum { SKIPPED_KINDS = 6 };
 /* The skipped row, a branch that begins in every way there is, and what may read the sum. */
 static void add_residual_block(struct net *net, int kind, int begin, int is_narrow)
 {
-    int row = net->layer_count - 1;
+    int row = net->node_count - 1;
     if (begin == 1)
-        net_add_activation(net, "ba", ACTIVATION_TANH, 0);
+        net_add_activation(net, "ba", NET_PREVIOUS, ACTIVATION_TANH, 0);
     if (begin == 2 || kind == 5)
-        net_add_batch_norm(net, "bn");
-    net_add_conv(net, "b", 4, 1, 1, 0, 1);
-    net_add_activation(net, "bt", ACTIVATION_TANH, 0);
-    net_add_conv(net, "c", 3, 3, 1, 1, 0);
+        net_add_batch_norm(net, "bn", NET_PREVIOUS);
+    net_add_conv(net, "b", NET_PREVIOUS, 4, 1, 1, 0, 1);
+    net_add_activation(net, "bt", NET_PREVIOUS, ACTIVATION_TANH, 0);
+    net_add_conv(net, "c", NET_PREVIOUS, 3, 3, 1, 1, 0);
     if (!is_narrow)
-        net_add_batch_norm(net, "cn");
-    net_add_residual(net, "r", row);
+        net_add_batch_norm(net, "cn", NET_PREVIOUS);
+    net_add_residual(net, "r", NET_PREVIOUS, row);
 }
 
 enum { BEGINNINGS = 3 };
@@ -241,8 +168,8 @@ static void begin_residual_net(struct net *net, int kind, int begin_of_branch,
     add_residual_block(net, kind, begin_of_branch, kind % 2);
     // A second block skips from the first one's sum, and an activation follows.
     add_residual_block(net, 0, begin_of_branch, 1);
-    net_add_activation(net, "t", ACTIVATION_TANH, 0);
-    net_add_conv(net, "e", 2, 4, 2, 1, 1);
+    net_add_activation(net, "t", NET_PREVIOUS, ACTIVATION_TANH, 0);
+    net_add_conv(net, "e", NET_PREVIOUS, 2, 4, 2, 1, 1);
     assert_int_equal(net_plan(net, options), STATUS_OK);
 }
 
@@ -270,7 +197,7 @@ static void test_a_residual_sampler_draws_what_its_training_net_draws(void **sta
             for (int i = 0; i < 2; i++) {
                 begin_residual_net(&net[i], kind, begins, options[i]);
                 fill_net(&net[i], &input[i], 30);
-                net_forward(&net[i], NET_TRAIN);
+                net_forward(&net[i], &input[i], NET_TRAIN);
             }
             assert_memory_equal(net_output(&net[0])->data, net_output(&net[1])->data,
                                 tensor_bytes(net_output(&net[0])));
@@ -287,19 +214,19 @@ static void test_accumulate_adds_to_the_gradients(void **state)
     struct net net;
     struct tensor input;
     begin(&net, 4, 2);
-    net_add_conv(&net, "a", 3, 3, 1, 1, 1);
-    net_add_batch_norm(&net, "n");
+    net_add_conv(&net, "a", NET_PREVIOUS, 3, 3, 1, 1, 1);
+    net_add_batch_norm(&net, "n", NET_PREVIOUS);
     plan(&net);
     fill_net(&net, &input, 6);
-    net_forward(&net, NET_TRAIN);
-    struct tensor *dy = net_output_grad(&net);
+    net_forward(&net, &input, NET_TRAIN);
+    struct tensor *dy = &net.output_grad;
     fill_tensor(dy, FILL_SMALL_INTEGERS, 6);
-    net_backward(&net, NET_WGRAD);
+    run_backward(&net, &input, WGRAD);
     float *once = malloc(net.param_elements * sizeof *once);
     memcpy(once, net.grads, net.param_elements * sizeof *once);
-    net_forward(&net, NET_TRAIN);
+    net_forward(&net, &input, NET_TRAIN);
     fill_tensor(dy, FILL_SMALL_INTEGERS, 6);
-    net_backward(&net, NET_WGRAD | NET_ACCUMULATE);
+    run_backward(&net, &input, WGRAD | ACCUMULATE);
     for (size_t i = 0; i < net.param_elements; i++)
         assert_true(net.grads[i] == 2.0f * once[i]);
     free(once);
@@ -313,16 +240,16 @@ static void test_a_backward_pass_without_wgrad_leaves_the_gradients_alone(void *
     struct net net;
     struct tensor input;
     begin(&net, 4, 2);
-    net_add_conv(&net, "a", 3, 3, 1, 1, 1);
-    net_add_batch_norm(&net, "n");
-    net_add_activation(&net, "l", ACTIVATION_LEAKY_RELU, 0.2f);
+    net_add_conv(&net, "a", NET_PREVIOUS, 3, 3, 1, 1, 1);
+    net_add_batch_norm(&net, "n", NET_PREVIOUS);
+    net_add_activation(&net, "l", NET_PREVIOUS, ACTIVATION_LEAKY_RELU, 0.2f);
     plan(&net);
     fill_net(&net, &input, 8);
     for (size_t i = 0; i < net.param_elements; i++)
         net.grads[i] = 3.0f;
-    net_forward(&net, NET_TRAIN);
-    fill_tensor(net_output_grad(&net), FILL_RANDOM, 8);
-    net_backward(&net, NET_DGRAD);
+    net_forward(&net, &input, NET_TRAIN);
+    fill_tensor(&net.output_grad, FILL_RANDOM, 8);
+    run_backward(&net, &input, DGRAD);
     for (size_t i = 0; i < net.param_elements; i++)
         assert_true(net.grads[i] == 3.0f);
     free(input.data);
@@ -333,17 +260,17 @@ static void begin_tangent_net(struct net *net, struct tensor *input,
                               enum activation second, int has_residual)
 {
     begin(net, 6, 2);
-    net_add_conv(net, "a", 3, 4, 2, 1, 1);
-    net_add_activation(net, "t", ACTIVATION_TANH, 0);
+    net_add_conv(net, "a", NET_PREVIOUS, 3, 4, 2, 1, 1);
+    net_add_activation(net, "t", NET_PREVIOUS, ACTIVATION_TANH, 0);
     if (has_residual) {
-        net_add_conv(net, "r1", 5, 3, 1, 1, 1);
-        net_add_activation(net, "rt", second, 0.2f);
-        net_add_conv(net, "r2", 3, 1, 1, 0, 0);
-        net_add_residual(net, "r", 1);
+        net_add_conv(net, "r1", NET_PREVIOUS, 5, 3, 1, 1, 1);
+        net_add_activation(net, "rt", NET_PREVIOUS, second, 0.2f);
+        net_add_conv(net, "r2", NET_PREVIOUS, 3, 1, 1, 0, 0);
+        net_add_residual(net, "r", NET_PREVIOUS, 1);
     }
-    net_add_conv_transpose(net, "b", 4, 4, 2, 1, 1);
-    net_add_activation(net, "l", second, 0.2f);
-    net_add_linear(net, "c", (struct shape){BATCH, 1, 1, 2}, 1);
+    net_add_conv_transpose(net, "b", NET_PREVIOUS, 4, 4, 2, 1, 1);
+    net_add_activation(net, "l", NET_PREVIOUS, second, 0.2f);
+    net_add_linear(net, "c", NET_PREVIOUS, (struct shape){BATCH, 1, 1, 2}, 1);
     assert_int_equal(net_plan(net, NET_TANGENT | NET_INPUT_GRAD), STATUS_OK);
     fill_net(net, input, 9);
 }
@@ -368,15 +295,14 @@ static void test_the_tangent_is_the_adjoint_of_the_backward_pass(void **state)
         begin_tangent_net(&net, &input, seconds[k % 3], k >= 3);
         struct tensor v = heap_tensor(DTYPE_F32, net.input.shape);
         fill_tensor(&v, FILL_RANDOM, 10);
-        net.input_tangent.data = v.data;
-        net_forward(&net, NET_TRAIN);
-        assert_int_equal(net_forward_tangent(&net), STATUS_OK);
+        net_forward(&net, &input, NET_TRAIN);
+        assert_int_equal(net_forward_tangent(&net, &v), STATUS_OK);
         struct tensor w = heap_tensor(DTYPE_F32, net_output(&net)->shape);
         fill_tensor(&w, FILL_RANDOM, 11);
-        memcpy(net_output_grad(&net)->data, w.data, tensor_bytes(&w));
-        net_backward(&net, NET_DGRAD);
-        double down = dot(w.data, net.layers[net.layer_count - 1].tangent.data,
-                          tensor_elements(&w));
+        memcpy(net.output_grad.data, w.data, tensor_bytes(&w));
+        run_backward(&net, &input, DGRAD);
+        double down =
+            dot(w.data, net.node[net.node_count - 1].tangent.data, tensor_elements(&w));
         double up = dot(v.data, net.input_grad.data, tensor_elements(&v));
         if (fabs(down - up) > 1e-5 * (fabs(down) + 0.1))
             fail_msg("w.Jv %.9g, J'w.v %.9g", down, up);
@@ -400,19 +326,18 @@ static void check_directional_derivative(int has_residual)
     begin_tangent_net(&net, &input, ACTIVATION_TANH, has_residual);
     struct tensor v = heap_tensor(DTYPE_F32, net.input.shape);
     fill_tensor(&v, FILL_RANDOM, 10);
-    net.input_tangent.data = v.data;
-    net_forward(&net, NET_TRAIN);
-    assert_int_equal(net_forward_tangent(&net), STATUS_OK);
+    net_forward(&net, &input, NET_TRAIN);
+    assert_int_equal(net_forward_tangent(&net, &v), STATUS_OK);
     float high[2 * BATCH];
     const float step = 1e-3f, *low = net_output(&net)->data;
     move(&input, &v, step);
-    net_forward(&net, NET_TRAIN);
+    net_forward(&net, &input, NET_TRAIN);
     memcpy(high, low, sizeof high);
     move(&input, &v, -2.0f * step);
-    net_forward(&net, NET_TRAIN);
+    net_forward(&net, &input, NET_TRAIN);
     for (size_t i = 0; i < 2 * BATCH; i++) {
         double want = ((double)high[i] - (double)low[i]) / (2.0 * (double)step);
-        double got = (double)((float *)net.layers[net.layer_count - 1].tangent.data)[i];
+        double got = (double)((float *)net.node[net.node_count - 1].tangent.data)[i];
         if (fabs(got - want) > 1e-2 * (fabs(want) + 0.1))
             fail_msg("tangent[%zu]: %g, difference %g", i, got, want);
     }
@@ -434,13 +359,12 @@ static void test_batch_norm_says_that_it_has_no_tangent(void **state)
     struct net net;
     struct tensor input;
     begin(&net, 4, 2);
-    net_add_conv(&net, "a", 3, 3, 1, 1, 0);
-    net_add_batch_norm(&net, "bn7");
+    net_add_conv(&net, "a", NET_PREVIOUS, 3, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "bn7", NET_PREVIOUS);
     assert_int_equal(net_plan(&net, NET_TANGENT), STATUS_OK);
     fill_net(&net, &input, 11);
-    net.input_tangent.data = input.data;
-    net_forward(&net, NET_TRAIN);
-    assert_int_equal(net_forward_tangent(&net), STATUS_USAGE);
+    net_forward(&net, &input, NET_TRAIN);
+    assert_int_equal(net_forward_tangent(&net, &input), STATUS_USAGE);
     assert_non_null(strstr(status_message(), "t.bn7"));
     free(input.data);
     net_release(&net);
@@ -451,16 +375,16 @@ static void run_inference(int options, struct tensor *output)
     struct net net;
     struct tensor input;
     begin(&net, 4, 2);
-    net_add_conv(&net, "a", 5, 3, 1, 1, 0);
-    net_add_batch_norm(&net, "n");
-    net_add_activation(&net, "r", ACTIVATION_RELU, 0);
-    net_add_conv_transpose(&net, "b", 3, 4, 2, 1, 0);
-    net_add_batch_norm(&net, "m");
-    net_add_activation(&net, "t", ACTIVATION_TANH, 0);
+    net_add_conv(&net, "a", NET_PREVIOUS, 5, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "n", NET_PREVIOUS);
+    net_add_activation(&net, "r", NET_PREVIOUS, ACTIVATION_RELU, 0);
+    net_add_conv_transpose(&net, "b", NET_PREVIOUS, 3, 4, 2, 1, 0);
+    net_add_batch_norm(&net, "m", NET_PREVIOUS);
+    net_add_activation(&net, "t", NET_PREVIOUS, ACTIVATION_TANH, 0);
     assert_int_equal(net_plan(&net, options), STATUS_OK);
     fill_net(&net, &input, 12);
-    net_forward(&net, NET_TRAIN);
-    net_forward(&net, NET_EVAL);
+    net_forward(&net, &input, NET_TRAIN);
+    net_forward(&net, &input, NET_EVAL);
     *output = heap_tensor(DTYPE_F32, net_output(&net)->shape);
     memcpy(output->data, net_output(&net)->data, tensor_bytes(output));
     free(input.data);
@@ -484,19 +408,19 @@ static void test_running_statistics_advance_only_when_finite(void **state)
     struct net net;
     struct tensor input;
     begin(&net, 4, 2);
-    net_add_conv(&net, "a", 3, 3, 1, 1, 0);
-    net_add_batch_norm(&net, "n");
+    net_add_conv(&net, "a", NET_PREVIOUS, 3, 3, 1, 1, 0);
+    net_add_batch_norm(&net, "n", NET_PREVIOUS);
     plan(&net);
     fill_net(&net, &input, 13);
-    net_forward(&net, NET_TRAIN);
+    net_forward(&net, &input, NET_TRAIN);
     float kept[6];
     memcpy(kept, net.buffers, sizeof kept);
     assert_true(kept[0] != 0.0f && kept[3] != 1.0f);
     ((float *)input.data)[5] = INFINITY;
-    net_forward(&net, NET_TRAIN);
+    net_forward(&net, &input, NET_TRAIN);
     assert_memory_equal(kept, net.buffers, sizeof kept);
     ((float *)input.data)[5] = 0.5f;
-    net_forward(&net, NET_TRAIN);
+    net_forward(&net, &input, NET_TRAIN);
     assert_memory_not_equal(kept, net.buffers, sizeof kept);
     free(input.data);
     net_release(&net);
@@ -531,9 +455,9 @@ static struct moments moments_of(const struct net *net, enum param_role role)
 static void begin_wide(struct net *net)
 {
     begin(net, 4, 8);
-    net_add_conv(net, "a", 512, 1, 1, 0, 1);
-    net_add_batch_norm(net, "n");
-    net_add_conv(net, "b", 64, 1, 1, 0, 1);
+    net_add_conv(net, "a", NET_PREVIOUS, 512, 1, 1, 0, 1);
+    net_add_batch_norm(net, "n", NET_PREVIOUS);
+    net_add_conv(net, "b", NET_PREVIOUS, 64, 1, 1, 0, 1);
     plan(net);
 }
 

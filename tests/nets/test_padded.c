@@ -5,6 +5,7 @@
 #include "kernels/half.h"
 #include "nets/dcgan.h"
 #include "nets/init.h"
+#include "tests/nets/passes.h"
 #include "tests/support/support.h"
 
 // No size is a multiple of 8.
@@ -40,19 +41,21 @@ static void run_network(struct run *run, int multiple, int is_generator, enum dt
     assert_int_equal(device_open("ref", 1, &run->device), STATUS_OK);
     run->device->channel_multiple = multiple;
     if (is_generator)
-        dcgan_generator(&run->net, run->device, &config, dtype, BATCH);
+        assert_int_equal(dcgan_generator(&run->net, run->device, &config, dtype, BATCH),
+                         STATUS_OK);
     else
-        dcgan_discriminator(&run->net, run->device, &config, dtype, BATCH);
+        assert_int_equal(
+            dcgan_discriminator(&run->net, run->device, &config, dtype, BATCH),
+            STATUS_OK);
     assert_int_equal(net_plan(&run->net, NET_INPUT_GRAD | options), STATUS_OK);
     net_initialise(&run->net, 11, 0);
     run->input = run->net.input;
     run->input.data = calloc(1, tensor_bytes(&run->input));
     assert_non_null(run->input.data);
     fill_named(&run->input);
-    run->net.input.data = run->input.data;
-    net_forward(&run->net, NET_TRAIN);
-    fill_named(net_output_grad(&run->net));
-    net_backward(&run->net, NET_WGRAD | NET_DGRAD);
+    net_forward(&run->net, &run->input, NET_TRAIN);
+    fill_named(&run->net.output_grad);
+    run_backward(&run->net, &run->input, WGRAD | DGRAD);
 }
 
 static void close_run(struct run *run)

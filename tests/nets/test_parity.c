@@ -10,6 +10,7 @@
 #include "nets/dcgan.h"
 #include "nets/init.h"
 #include "scaler/grad_scaler.h"
+#include "tests/nets/passes.h"
 #include "tests/support/support.h"
 
 #define STEPS 20
@@ -49,14 +50,14 @@ static const float *golden_find(const struct safetensors_file *file, const char 
     return tensor->data;
 }
 
-/* "g.3.weight": the net, the row (PyTorch's index in nn.Sequential), PyTorch's word. */
+/* "g.3.weight": the net, the node (PyTorch's index in nn.Sequential), PyTorch's word. */
 static const float *golden_param(const struct safetensors_file *file,
                                  const struct net *net, int index, size_t elements)
 {
     const struct param *param = &net->param[index];
     int is_weight = param->role == PARAM_WEIGHT || param->role == PARAM_GAMMA;
     char name[64];
-    snprintf(name, sizeof name, "%s.%d.%s", net->name, param->layer,
+    snprintf(name, sizeof name, "%s.%d.%s", net->name, param->node,
              is_weight ? "weight" : "bias");
     return golden_find(file, name, elements);
 }
@@ -111,8 +112,10 @@ static void gan_open(struct gan *gan, struct device *device,
                                  .latent = LATENT,
                                  .g_width = what->width,
                                  .d_width = what->width};
-    dcgan_generator(&gan->g, device, &dcgan, DTYPE_F32, BATCH);
-    dcgan_discriminator(&gan->d, device, &dcgan, DTYPE_F32, BATCH);
+    assert_int_equal(dcgan_generator(&gan->g, device, &dcgan, DTYPE_F32, BATCH),
+                     STATUS_OK);
+    assert_int_equal(dcgan_discriminator(&gan->d, device, &dcgan, DTYPE_F32, BATCH),
+                     STATUS_OK);
     assert_int_equal(net_plan(&gan->g, 0), STATUS_OK);
     assert_int_equal(net_plan(&gan->d, NET_INPUT_GRAD), STATUS_OK);
     load_weights(&gan->g, start);
@@ -130,7 +133,6 @@ static void gan_open(struct gan *gan, struct device *device,
     arena_reserve(&gan->arena, &gan->reals.data, tensor_bytes(&gan->reals));
     arena_reserve(&gan->arena, (void **)&gan->sums, sizeof *gan->sums);
     assert_int_equal(arena_commit(&gan->arena), STATUS_OK);
-    gan->g.input.data = gan->latents.data;
     gan->all_latents =
         golden_find(start, "latents", (size_t)STEPS * tensor_elements(&gan->latents));
 }
@@ -171,13 +173,12 @@ static void fill_inputs(struct gan *gan, int step)
 
 /* D on `images` with `target`; returns the mean loss, leaves the seed in D's output
  * gradient. */
-static double judge(struct gan *gan, void *images, float target,
+static double judge(struct gan *gan, const struct tensor *images, float target,
                     struct grad_scaler *scaler)
 {
-    gan->d.input.data = images;
-    net_forward(&gan->d, NET_TRAIN);
+    net_forward(&gan->d, images, NET_TRAIN);
     gan->device->ops->loss.bce_logits(gan->device, net_output(&gan->d), target, 1.0f,
-                                      grad_scaler_scale(scaler), net_output_grad(&gan->d),
+                                      grad_scaler_scale(scaler), &gan->d.output_grad,
                                       gan->sums);
     struct loss_sums sums;
     gan->device->ops->memory.download(gan->device, &sums, gan->sums, sizeof sums);
@@ -193,24 +194,24 @@ static void finish_step(struct grad_scaler *scaler, struct adam *adam)
 
 static void discriminator_backward(struct gan *gan, int step)
 {
-    void *fakes = net_output(&gan->g)->data;
-    gan->losses[step][0] = judge(gan, gan->reals.data, 1.0f, &gan->scaler_d);
-    net_backward(&gan->d, NET_WGRAD);
-    net_forward(&gan->g, NET_TRAIN);
+    const struct tensor *fakes = net_output(&gan->g);
+    gan->losses[step][0] = judge(gan, &gan->reals, 1.0f, &gan->scaler_d);
+    run_backward(&gan->d, &gan->reals, WGRAD);
+    net_forward(&gan->g, &gan->latents, NET_TRAIN);
     gan->losses[step][1] = judge(gan, fakes, 0.0f, &gan->scaler_d);
-    net_backward(&gan->d, NET_WGRAD | NET_ACCUMULATE);
+    run_backward(&gan->d, fakes, WGRAD | ACCUMULATE);
 }
 
 static void generator_backward(struct gan *gan, int step)
 {
-    void *fakes = net_output(&gan->g)->data;
+    const struct tensor *fakes = net_output(&gan->g);
     gan->losses[step][2] = judge(gan, fakes, 1.0f, &gan->scaler_g);
-    net_backward(&gan->d, NET_DGRAD);
-    struct tensor *seed = net_output_grad(&gan->g);
+    run_backward(&gan->d, fakes, DGRAD);
+    struct tensor *seed = &gan->g.output_grad;
     assert_true(shape_equal(seed->shape, gan->d.input_grad.shape));
     gan->device->ops->memory.copy(gan->device, seed->data, gan->d.input_grad.data,
                                   tensor_bytes(seed));
-    net_backward(&gan->g, NET_WGRAD);
+    run_backward(&gan->g, &gan->latents, WGRAD);
 }
 
 /* ---- comparison ------------------------------------------------------------------ */
@@ -255,18 +256,18 @@ static void compare_params(const struct net *net, float *block,
 static void compare_running(const struct net *net, const struct safetensors_file *golden,
                             struct worst *worst)
 {
-    for (int i = 0; i < net->layer_count; i++) {
-        const struct layer *layer = &net->layers[i];
-        if (layer->kind != LAYER_BATCH_NORM)
-            continue;
-        size_t channels = (size_t)layer->y.shape.c;
+    for (int i = 0; i < net->buffer_count; i++) {
+        const struct net_buffer *buffer = &net->buffer[i];
         char name[64];
-        snprintf(name, sizeof name, "%s.%d.running_mean", net->name, i);
-        compare(net, layer->norm.running_mean, golden_find(golden, name, channels),
-                channels, "running_mean", worst);
-        snprintf(name, sizeof name, "%s.%d.running_var", net->name, i);
-        compare(net, layer->norm.running_var, golden_find(golden, name, channels),
-                channels, "running_var", worst);
+        const char *word = strchr(buffer->name, '.');
+        int node = 0;
+        while (strncmp(net->node[node].name, buffer->name,
+                       (size_t)(word - buffer->name)) != 0)
+            node++;
+        snprintf(name, sizeof name, "%s.%d%s", net->name, node, word);
+        size_t elements = (size_t)buffer->elements;
+        compare(net, net->buffers + buffer->offset, golden_find(golden, name, elements),
+                elements, word, worst);
     }
 }
 

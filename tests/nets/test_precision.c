@@ -1,12 +1,15 @@
 /* test_precision.c - the op policy, and networks whose layers differ in type. */
+#include "nets/layers/layers.h"
 #include "nets/precision.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/half.h"
 #include "nets/dcgan.h"
 #include "nets/init.h"
 #include "nets/sampler.h"
+#include "tests/nets/passes.h"
 #include "tests/support/support.h"
 
 enum { BATCH = 3, PARTS = 3 };
@@ -29,11 +32,12 @@ static void test_every_tensor_of_a_network_has_the_type_of_the_policy(void **sta
     (void)state;
     struct device *device = open_padded(1);
     struct net net;
-    dcgan_discriminator(&net, device, &sizes, DTYPE_F16, BATCH);
+    assert_int_equal(dcgan_discriminator(&net, device, &sizes, DTYPE_F16, BATCH),
+                     STATUS_OK);
     assert_int_equal(net_plan(&net, NET_INPUT_GRAD), STATUS_OK);
-    for (int row = 0; row < net.layer_count; row++) {
-        const struct layer *layer = &net.layers[row];
-        int is_last = row + 1 == net.layer_count;
+    for (int row = 0; row < net.node_count; row++) {
+        const struct node *layer = &net.node[row];
+        int is_last = row + 1 == net.node_count;
         assert_int_equal(layer->y.dtype, is_last ? DTYPE_F32 : DTYPE_F16);
         assert_int_equal(layer->dy.dtype, DTYPE_F16);
         if (layer->weight >= 0)
@@ -43,18 +47,66 @@ static void test_every_tensor_of_a_network_has_the_type_of_the_policy(void **sta
     device_close(device);
 }
 
-static void test_sums_parameters_and_losses_are_f32_in_every_row(void **state)
+// One channel of 2048 and fifteen of 1, through weights of 1: 2063, which no half sum reaches,
+// since 2048 + 1 is 2048 there.
+static void check_sums(struct device *device, enum dtype dtype)
+{
+    enum { CHANNELS = 16 };
+    struct net net;
+    assert_int_equal(
+        net_begin(&net, device, "d", dtype, (struct shape){1, 1, 1, CHANNELS}),
+        STATUS_OK);
+    net_add_linear(&net, "fc", NET_INPUT, (struct shape){1, 1, 1, 1}, 0);
+    net_make_head_f32(&net);
+    assert_int_equal(net_plan(&net, 0), STATUS_OK);
+    struct tensor x = heap_tensor(dtype, net.input.shape);
+    for (size_t c = 0; c < CHANNELS; c++) {
+        element_store(x.data, dtype, c, c ? 1.0f : 2048.0f);
+        net.params[c] = 1.0f;
+    }
+    net_params_changed(&net);
+    const struct tensor *y = net_forward(&net, &x, NET_TRAIN);
+    assert_true(element_load(y->data, y->dtype, 0) == 2063.0f);
+    free(x.data);
+    net_release(&net);
+}
+
+// dW = 2048 + 1 over two samples: in a half layer rounded to 2048 before it is collected. 256
+// and 1 do the same in bf16.
+static void check_wgrad(struct device *device, enum dtype dtype)
+{
+    struct net net;
+    float large = dtype == DTYPE_BF16 ? 256.0f : 2048.0f;
+    assert_int_equal(net_begin(&net, device, "d", dtype, (struct shape){2, 1, 1, 1}),
+                     STATUS_OK);
+    net_add_linear(&net, "fc", NET_INPUT, (struct shape){2, 1, 1, 1}, 0);
+    assert_int_equal(net_plan(&net, 0), STATUS_OK);
+    struct tensor x = heap_tensor(dtype, net.input.shape);
+    element_store(x.data, dtype, 0, large);
+    element_store(x.data, dtype, 1, 1.0f);
+    net_forward(&net, &x, NET_TRAIN);
+    fill_tensor(&net.output_grad, FILL_ONES, 0);
+    run_backward(&net, &x, WGRAD);
+    enum dtype made = precision_of(&linear_kind.policy, USE_WGRAD, dtype);
+    assert_true(net.grads[0] == (made == DTYPE_F32 ? large + 1.0f : large));
+    free(x.data);
+    net_release(&net);
+}
+
+static void test_sums_are_f32_and_dw_is_rounded_where_the_policy_says(void **state)
 {
     (void)state;
-    for (int op = 0; op < OP_KINDS; op++) {
-        const struct op_policy *policy = precision_policy((enum op_kind)op);
-        assert_true(strlen(policy->source) > 10);
-        assert_int_not_equal(policy->storage[ROLE_SUM], STORED_AS_LAYER);
-        assert_int_not_equal(policy->storage[ROLE_PARAMETER], STORED_AS_LAYER);
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    static const char *const devices[] = {"ref", "cpu"};
+    for (int d = 0; d < 2; d++) {
+        struct device *device;
+        assert_int_equal(device_open(devices[d], 1, &device), STATUS_OK);
+        for (int i = 0; i < 3; i++)
+            check_wgrad(device, dtypes[i]);
+        check_sums(device, DTYPE_F16);
+        device_close(device);
     }
-    assert_int_equal(precision_of(OP_LOSS, ROLE_OUTPUT, DTYPE_F16), DTYPE_F32);
-    assert_int_equal(precision_of(OP_CONV, ROLE_OPERAND, DTYPE_BF16), DTYPE_BF16);
-    assert_int_equal(precision_of(OP_LOGIT, ROLE_OUTPUT, DTYPE_BF16), DTYPE_F32);
+    assert_int_equal(precision_of(&precision_loss, USE_OUTPUT, DTYPE_F16), DTYPE_F32);
 }
 
 /* ---- a mixed network is its parts with casts between them ------------------------ */
@@ -63,18 +115,18 @@ static void test_sums_parameters_and_losses_are_f32_in_every_row(void **state)
 static void add_part(struct net *net, int part)
 {
     if (part < 0 || part == 0) {
-        net_add_conv(net, "a", 5, 4, 2, 1, 1);
-        net_add_activation(net, "la", ACTIVATION_LEAKY_RELU, 0.2f);
+        net_add_conv(net, "a", NET_PREVIOUS, 5, 4, 2, 1, 1);
+        net_add_activation(net, "la", NET_PREVIOUS, ACTIVATION_LEAKY_RELU, 0.2f);
     }
     if (part < 0 || part == 1) {
-        net_add_conv(net, "b", 6, 3, 1, 1, 0);
-        net_add_batch_norm(net, "nb");
-        net_add_activation(net, "lb", ACTIVATION_LEAKY_RELU, 0.2f);
+        net_add_conv(net, "b", NET_PREVIOUS, 6, 3, 1, 1, 0);
+        net_add_batch_norm(net, "nb", NET_PREVIOUS);
+        net_add_activation(net, "lb", NET_PREVIOUS, ACTIVATION_LEAKY_RELU, 0.2f);
     }
     if (part < 0 || part == 2) {
-        net_add_conv_transpose(net, "c", 3, 4, 2, 1, 0);
-        net_add_batch_norm(net, "nc");
-        net_add_activation(net, "tc", ACTIVATION_TANH, 0.0f);
+        net_add_conv_transpose(net, "c", NET_PREVIOUS, 3, 4, 2, 1, 0);
+        net_add_batch_norm(net, "nc", NET_PREVIOUS);
+        net_add_activation(net, "tc", NET_PREVIOUS, ACTIVATION_TANH, 0.0f);
     }
 }
 
@@ -107,14 +159,14 @@ static void build_chain(struct chain *chain, struct device *device,
 {
     for (int i = 0; i < PARTS; i++) {
         struct net *net = &chain->part[i];
-        net_begin(net, device, "t", dtype[i],
-                  i ? net_output(&chain->part[i - 1])->shape : input);
+        assert_int_equal(net_begin(net, device, "t", dtype[i],
+                                   i ? net_output(&chain->part[i - 1])->shape : input),
+                         STATUS_OK);
         add_part(net, i);
         assert_int_equal(net_plan(net, NET_INPUT_GRAD), STATUS_OK);
         fill_weights(net);
         chain->joint[i] = net->input;
         chain->joint[i].data = calloc(1, tensor_bytes(&net->input));
-        net->input.data = chain->joint[i].data;
     }
 }
 
@@ -126,12 +178,12 @@ static void run_chain(struct chain *chain, const struct tensor *x,
     const struct pointwise_ops *op = &device->ops->pointwise;
     for (int i = 0; i < PARTS; i++) {
         op->cast(device, i ? net_output(&chain->part[i - 1]) : x, &chain->joint[i]);
-        net_forward(&chain->part[i], NET_TRAIN);
+        net_forward(&chain->part[i], &chain->joint[i], NET_TRAIN);
     }
     for (int i = PARTS - 1; i >= 0; i--) {
         op->cast(device, i + 1 < PARTS ? &chain->part[i + 1].input_grad : dy,
-                 net_output_grad(&chain->part[i]));
-        net_backward(&chain->part[i], NET_WGRAD | NET_DGRAD);
+                 &chain->part[i].output_grad);
+        run_backward(&chain->part[i], &chain->joint[i], WGRAD | DGRAD);
     }
 }
 
@@ -152,12 +204,12 @@ static void compare_with_parts(const enum dtype dtype[PARTS], enum dtype half,
     struct device *device = open_padded(multiple);
     struct shape input = {BATCH, 8, 8, 3};
     build_chain(&chain, device, dtype, input);
-    net_begin(&mixed, device, "t", half, input);
+    assert_int_equal(net_begin(&mixed, device, "t", half, input), STATUS_OK);
     add_part(&mixed, -1);
     precision_hold_f32(&mixed, held);
     assert_int_equal(net_plan(&mixed, NET_INPUT_GRAD), STATUS_OK);
     fill_weights(&mixed);
-    struct tensor x = mixed.input, dy = *net_output_grad(&mixed);
+    struct tensor x = mixed.input, dy = mixed.output_grad;
     x.data = calloc(1, tensor_bytes(&x));
     dy.data = calloc(1, tensor_bytes(&dy));
     if (multiple == 1) {
@@ -171,10 +223,9 @@ static void compare_with_parts(const enum dtype dtype[PARTS], enum dtype half,
             if (i % (size_t)dy.c_stored < (size_t)dy.shape.c)
                 ((uint16_t *)dy.data)[i] = (uint16_t)(0x3400 + i % 99);
     }
-    mixed.input.data = x.data;
-    net_forward(&mixed, NET_TRAIN);
-    memcpy(net_output_grad(&mixed)->data, dy.data, tensor_bytes(&dy));
-    net_backward(&mixed, NET_WGRAD | NET_DGRAD);
+    net_forward(&mixed, &x, NET_TRAIN);
+    memcpy(mixed.output_grad.data, dy.data, tensor_bytes(&dy));
+    run_backward(&mixed, &x, WGRAD | DGRAD);
     run_chain(&chain, &x, &dy);
     assert_same_bytes("the output", net_output(&mixed), net_output(&chain.part[2]));
     assert_same_bytes("the input's gradient", &mixed.input_grad,
@@ -227,8 +278,9 @@ static void test_any_single_layer_can_be_held(void **state)
     for (int held = -1; held < ROWS; held++) {
         for (int is_want = 1; is_want >= 0; is_want--) {
             struct net *one = is_want ? &want : &net;
-            net_begin(one, device, "t", is_want ? DTYPE_F32 : DTYPE_F16,
-                      (struct shape){BATCH, 8, 8, 3});
+            assert_int_equal(net_begin(one, device, "t", is_want ? DTYPE_F32 : DTYPE_F16,
+                                       (struct shape){BATCH, 8, 8, 3}),
+                             STATUS_OK);
             add_part(one, -1);
             if (!is_want && held >= 0)
                 net_hold_f32(one, held);
@@ -236,10 +288,9 @@ static void test_any_single_layer_can_be_held(void **state)
             fill_weights(one);
             struct tensor x = heap_tensor(one->input.dtype, one->input.shape);
             fill_tensor(&x, FILL_SMALL_INTEGERS, 3);
-            one->input.data = x.data;
-            net_forward(one, NET_TRAIN);
-            fill_tensor(net_output_grad(one), FILL_ONES, 4);
-            net_backward(one, NET_WGRAD | NET_DGRAD);
+            net_forward(one, &x, NET_TRAIN);
+            fill_tensor(&one->output_grad, FILL_ONES, 4);
+            run_backward(one, &x, WGRAD | DGRAD);
             free(x.data);
         }
         assert_tensors_close("output", net_output(&net), net_output(&want), 0.02, 0.02,
@@ -254,7 +305,7 @@ static void test_any_single_layer_can_be_held(void **state)
         if (!(worst < 1e-3 * largest))
             fail_msg("row %d held: a gradient is off by %g of %g (squares)", held, worst,
                      largest);
-        assert_int_equal(net.layer_count, ROWS);
+        assert_int_equal(net.node_count, ROWS);
         net_release(&net);
         net_release(&want);
     }
@@ -268,17 +319,17 @@ static void test_a_held_sampler_draws_what_its_training_net_draws(void **state)
     struct dcgan_config mixed = sizes;
     mixed.fp32_layers = "g.act1,g.conv3,g.bn2";
     static struct net train, draw;
-    dcgan_generator(&train, device, &mixed, DTYPE_F16, BATCH);
-    dcgan_generator(&draw, device, &mixed, DTYPE_F16, BATCH);
+    assert_int_equal(dcgan_generator(&train, device, &mixed, DTYPE_F16, BATCH),
+                     STATUS_OK);
+    assert_int_equal(dcgan_generator(&draw, device, &mixed, DTYPE_F16, BATCH), STATUS_OK);
     assert_int_equal(net_plan(&train, 0), STATUS_OK);
     assert_int_equal(net_plan(&draw, NET_INFERENCE), STATUS_OK);
     net_initialise(&train, 9, 0);
     net_initialise(&draw, 9, 0);
     struct tensor z = heap_tensor(train.input.dtype, train.input.shape);
     fill_tensor(&z, FILL_RANDOM, 2);
-    train.input.data = draw.input.data = z.data;
-    net_forward(&train, NET_TRAIN);
-    net_forward(&draw, NET_TRAIN);
+    net_forward(&train, &z, NET_TRAIN);
+    net_forward(&draw, &z, NET_TRAIN);
     assert_same_bytes("the image", net_output(&train), net_output(&draw));
     free(z.data);
     net_release(&train);
@@ -294,10 +345,11 @@ static int held_rows(const char *patterns)
     struct net net;
     struct dcgan_config config = sizes;
     config.fp32_layers = patterns;
-    dcgan_discriminator(&net, device, &config, DTYPE_F16, BATCH);
+    assert_int_equal(dcgan_discriminator(&net, device, &config, DTYPE_F16, BATCH),
+                     STATUS_OK);
     int count = 0;
-    for (int row = 0; row < net.layer_count; row++)
-        count += net.layers[row].holds_f32;
+    for (int row = 0; row < net.node_count; row++)
+        count += net.node[row].holds_f32;
     device_close(device);
     return count;
 }
@@ -324,7 +376,8 @@ static void test_a_pattern_that_names_nothing_is_refused_with_the_names(void **s
     (void)state;
     struct device *device = open_padded(1);
     struct net net;
-    dcgan_discriminator(&net, device, &sizes, DTYPE_F16, BATCH);
+    assert_int_equal(dcgan_discriminator(&net, device, &sizes, DTYPE_F16, BATCH),
+                     STATUS_OK);
     const struct net *nets[] = {&net};
     assert_int_equal(precision_check_patterns("", nets, 1), STATUS_OK);
     assert_int_equal(precision_check_patterns("d.conv*,d.fc", nets, 1), STATUS_OK);
@@ -342,7 +395,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_tensor_of_a_network_has_the_type_of_the_policy),
-        cmocka_unit_test(test_sums_parameters_and_losses_are_f32_in_every_row),
+        cmocka_unit_test(test_sums_are_f32_and_dw_is_rounded_where_the_policy_says),
         cmocka_unit_test(
             test_held_layers_in_the_middle_are_a_f32_network_between_two_casts),
         cmocka_unit_test(test_held_layers_at_both_ends_make_the_borders_f32),

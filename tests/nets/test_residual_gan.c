@@ -22,10 +22,13 @@
 #include <string.h>
 
 #include "kernels/half.h"
+#include "nets/layers/kind.h"
+#include "nets/layers/layers.h"
 #include "nets/init.h"
 #include "nets/survey.h"
 #include "scaler/topology.h"
 #include "tests/nets/shared_device.h"
+#include "tests/nets/passes.h"
 #include "tests/support/support.h"
 
 enum {
@@ -38,7 +41,8 @@ enum {
     BLOCKS = 3,
     BATCHES = 32, // of the data set
     STEPS = 40,
-    SMOOTHED = 16 // the last steps, whose losses are averaged
+    SMOOTHED = 16, // the last steps, whose losses are averaged
+    STATS = 128    // room for those of a backward pass
 };
 
 #define SLOPE 0.2f
@@ -79,19 +83,22 @@ static const char *row_name(char text[NET_NAME_MAX], int block, const char *row)
 static void add_block(struct net *net, int block, int width)
 {
     char name[NET_NAME_MAX];
-    int begin = net->layer_count - 1;
-    net_add_conv(net, row_name(name, block, "widen"), 2 * width, 1, 1, 0, 1);
-    net_add_activation(net, row_name(name, block, "act1"), ACTIVATION_LEAKY_RELU, SLOPE);
-    net_add_conv(net, row_name(name, block, "conv"), 2 * width, 3, 1, 1, 1);
-    net_add_activation(net, row_name(name, block, "act2"), ACTIVATION_LEAKY_RELU, SLOPE);
-    net_add_conv(net, row_name(name, block, "zero"), width, 1, 1, 0, 0);
-    net_add_residual(net, row_name(name, block, "sum"), begin);
+    int begin = net->node_count - 1;
+    net_add_conv(net, row_name(name, block, "widen"), NET_PREVIOUS, 2 * width, 1, 1, 0,
+                 1);
+    net_add_activation(net, row_name(name, block, "act1"), NET_PREVIOUS,
+                       ACTIVATION_LEAKY_RELU, SLOPE);
+    net_add_conv(net, row_name(name, block, "conv"), NET_PREVIOUS, 2 * width, 3, 1, 1, 1);
+    net_add_activation(net, row_name(name, block, "act2"), NET_PREVIOUS,
+                       ACTIVATION_LEAKY_RELU, SLOPE);
+    net_add_conv(net, row_name(name, block, "zero"), NET_PREVIOUS, width, 1, 1, 0, 0);
+    net_add_residual(net, row_name(name, block, "sum"), NET_PREVIOUS, begin);
 }
 
 /* Rows whose gradients have come through a branch's zeros, and whose weights learn by them. */
 static int is_inside_branch(const struct net *net, int row)
 {
-    const char *name = net->layers[row].name;
+    const char *name = net->node[row].name;
     return strstr(name, ".widen") || strstr(name, ".conv");
 }
 
@@ -99,15 +106,15 @@ static int is_inside_branch(const struct net *net, int row)
  * convolution zero. */
 static float initial_std(const struct net *net, int row)
 {
-    const struct layer *layer = &net->layers[row];
-    const struct conv_desc *conv = &layer->conv;
+    const struct node *node = &net->node[row];
+    const struct conv_desc *conv = node_conv(node);
+    int is_transposed = node_conv_is_transposed(node);
     double taps = (double)conv->kernel * conv->kernel;
-    double fan_in = layer->is_transposed
-                        ? taps / (conv->stride * conv->stride) * conv->y.c
-                        : taps * conv->x.c;
-    if (layer->kind == LAYER_LINEAR && layer->is_transposed)
+    double fan_in = is_transposed ? taps / (conv->stride * conv->stride) * conv->y.c
+                                  : taps * conv->x.c;
+    if (node->kind == &linear_kind && is_transposed)
         fan_in = conv->y.c;
-    if (strstr(layer->name, ".zero"))
+    if (strstr(node->name, ".zero"))
         return 0.0f;
     double slope = (double)SLOPE, gain = 1.0;
     if (is_inside_branch(net, row))
@@ -122,7 +129,7 @@ static void initialise(struct net *net, uint64_t salt)
         struct tensor param = net_param_tensor(net, i, net->params);
         if (net->param[i].role != PARAM_WEIGHT)
             continue;
-        float factor = initial_std(net, net->param[i].layer) / INIT_STD;
+        float factor = initial_std(net, net->param[i].node) / INIT_STD;
         for (size_t k = 0; k < tensor_stored(&param); k++)
             ((float *)param.data)[k] *= factor;
     }
@@ -131,14 +138,16 @@ static void initialise(struct net *net, uint64_t salt)
 
 static void make_discriminator(struct net *net, enum dtype dtype)
 {
-    net_begin(net, device, "d", dtype, (struct shape){BATCH, SIZE, SIZE, CHANNELS});
-    net_add_conv(net, "from_rgb", NARROW, 1, 1, 0, 0);
+    assert_int_equal(
+        net_begin(net, device, "d", dtype, (struct shape){BATCH, SIZE, SIZE, CHANNELS}),
+        STATUS_OK);
+    net_add_conv(net, "from_rgb", NET_PREVIOUS, NARROW, 1, 1, 0, 0);
     add_block(net, 1, NARROW);
-    net_add_conv(net, "down1", WIDE, 2, 2, 0, 0);
+    net_add_conv(net, "down1", NET_PREVIOUS, WIDE, 2, 2, 0, 0);
     add_block(net, 2, WIDE);
-    net_add_conv(net, "down2", WIDE, 2, 2, 0, 0);
+    net_add_conv(net, "down2", NET_PREVIOUS, WIDE, 2, 2, 0, 0);
     add_block(net, 3, WIDE);
-    net_add_linear(net, "fc", (struct shape){BATCH, 1, 1, 1}, 0);
+    net_add_linear(net, "fc", NET_PREVIOUS, (struct shape){BATCH, 1, 1, 1}, 0);
     net_make_head_f32(net);
     assert_int_equal(net_plan(net, NET_INPUT_GRAD), STATUS_OK);
     initialise(net, 0);
@@ -146,14 +155,17 @@ static void make_discriminator(struct net *net, enum dtype dtype)
 
 static void make_generator(struct net *net, enum dtype dtype)
 {
-    net_begin(net, device, "g", dtype, (struct shape){BATCH, 1, 1, LATENT});
-    net_add_linear(net, "fc", (struct shape){BATCH, SIZE / 4, SIZE / 4, WIDE}, 0);
+    assert_int_equal(
+        net_begin(net, device, "g", dtype, (struct shape){BATCH, 1, 1, LATENT}),
+        STATUS_OK);
+    net_add_linear(net, "fc", NET_PREVIOUS,
+                   (struct shape){BATCH, SIZE / 4, SIZE / 4, WIDE}, 0);
     add_block(net, 1, WIDE);
-    net_add_conv_transpose(net, "up1", WIDE, 2, 2, 0, 0);
+    net_add_conv_transpose(net, "up1", NET_PREVIOUS, WIDE, 2, 2, 0, 0);
     add_block(net, 2, WIDE);
-    net_add_conv_transpose(net, "up2", NARROW, 2, 2, 0, 0);
+    net_add_conv_transpose(net, "up2", NET_PREVIOUS, NARROW, 2, 2, 0, 0);
     add_block(net, 3, NARROW);
-    net_add_conv(net, "to_rgb", CHANNELS, 1, 1, 0, 0);
+    net_add_conv(net, "to_rgb", NET_PREVIOUS, CHANNELS, 1, 1, 0, 0);
     assert_int_equal(net_plan(net, 0), STATUS_OK);
     initialise(net, 1);
 }
@@ -181,7 +193,6 @@ static void gan_open(struct gan *gan, const struct run *run)
         STATUS_OK);
     gan->real = heap_tensor(run->dtype, gan->net[SCALED_D].input.shape);
     gan->latents = heap_tensor(run->dtype, gan->net[SCALED_G].input.shape);
-    gan->net[SCALED_G].input.data = gan->latents.data;
 }
 
 static void gan_close(struct gan *gan)
@@ -233,10 +244,9 @@ static double judge(struct gan *gan, const struct tensor *x, float target,
 {
     struct loss_sums sums;
     struct net *d = &gan->net[SCALED_D];
-    d->input.data = x->data;
-    net_forward(d, NET_TRAIN);
+    net_forward(d, x, NET_TRAIN);
     device->ops->loss.bce_logits(device, net_output(d), target, gan->run.weight,
-                                 topology_scale(&gan->topology, loss), net_output_grad(d),
+                                 topology_scale(&gan->topology, loss), &d->output_grad,
                                  &sums);
     return sums.loss / sums.count;
 }
@@ -247,16 +257,16 @@ static void train_step(struct gan *gan, uint64_t number, double loss[SCALED_COUN
     draw_real(gan, number);
     device->ops->image.normal(device, 9, STREAM_LATENT, &number, 0, &gan->latents);
     loss[SCALED_D] = judge(gan, &gan->real, 1.0f, LOSS_D_REAL);
-    net_backward(d, NET_WGRAD);
-    net_forward(g, NET_TRAIN);
+    run_backward(d, &gan->real, WGRAD);
+    net_forward(g, &gan->latents, NET_TRAIN);
     loss[SCALED_D] += judge(gan, net_output(g), 0.0f, LOSS_D_FAKE);
-    net_backward(d, NET_WGRAD | NET_ACCUMULATE);
+    run_backward(d, net_output(g), WGRAD | ACCUMULATE);
     topology_step(&gan->topology, SCALED_D);
     topology_update(&gan->topology, SCALED_D);
     loss[SCALED_G] = judge(gan, net_output(g), 1.0f, LOSS_G);
-    net_backward(d, NET_DGRAD);
-    memcpy(net_output_grad(g)->data, d->input_grad.data, tensor_bytes(&d->input_grad));
-    net_backward(g, NET_WGRAD);
+    run_backward(d, net_output(g), DGRAD);
+    memcpy(g->output_grad.data, d->input_grad.data, tensor_bytes(&d->input_grad));
+    run_backward(g, &gan->latents, WGRAD);
     topology_step(&gan->topology, SCALED_G);
     topology_update(&gan->topology, SCALED_G);
 }
@@ -289,12 +299,12 @@ static void look(struct gan *gan, struct survey *survey, struct survey_stats *st
 {
     struct net *d = &gan->net[SCALED_D];
     survey_begin(survey, device);
-    survey_add_backward(survey, d, NET_WGRAD);
+    struct backward pass = backward_of(d, &gan->real, WGRAD);
+    survey_add_backward(survey, d, &pass);
     assert_int_equal(survey_commit(survey), STATUS_OK);
     draw_real(gan, 3);
     judge(gan, &gan->real, 1.0f, LOSS_D_REAL);
-    survey_backward(survey, d, NET_WGRAD, stats);
-    survey_release(survey);
+    survey_backward(survey, d, &pass, stats);
 }
 
 static double share_of_wrong_ways(struct gan *gan, struct gan *twin)
@@ -302,7 +312,7 @@ static double share_of_wrong_ways(struct gan *gan, struct gan *twin)
     struct net *d = &gan->net[SCALED_D], *want = &twin->net[SCALED_D];
     double wrong = 0.0, all = 0.0;
     for (int i = 0; i < d->param_count; i++)
-        for (size_t k = 0; is_inside_branch(d, d->param[i].layer) &&
+        for (size_t k = 0; is_inside_branch(d, d->param[i].node) &&
                            k < tensor_elements(&d->param[i].shape);
              k++, all++)
             wrong +=
@@ -314,7 +324,7 @@ static double share_of_wrong_ways(struct gan *gan, struct gan *twin)
 static struct findings find(struct gan *gan, struct gan *twin, int inside)
 {
     static struct survey survey, twin_survey;
-    static struct survey_stats stats[SURVEY_MAX], twin_stats[SURVEY_MAX];
+    static struct survey_stats stats[STATS], twin_stats[STATS];
     struct net *d = &gan->net[SCALED_D];
     look(gan, &survey, stats);
     look(twin, &twin_survey, twin_stats);
@@ -324,14 +334,16 @@ static struct findings find(struct gan *gan, struct gan *twin, int inside)
     for (int i = 0; i < survey.count; i++) {
         const struct survey_entry *entry = &survey.entry[i];
         if (entry->kind != SURVEY_ACTIVATION_GRADIENT ||
-            !is_inside_branch(d, entry->row) != !inside)
+            !is_inside_branch(d, entry->node) != !inside)
             continue;
-        assert_int_equal(twin_survey.entry[i].row, entry->row);
+        assert_int_equal(twin_survey.entry[i].node, entry->node);
         all += (double)entry->elements;
         found.lost += (double)stats[i].zero - (double)twin_stats[i].zero;
         found.subnormal += (double)stats[i].subnormal;
         found.headroom = fmin(found.headroom, log2(65504.0 / (double)stats[i].max_abs));
     }
+    survey_release(&survey);
+    survey_release(&twin_survey);
     found.lost /= all;
     found.subnormal /= all;
     found.wrong = share_of_wrong_ways(gan, twin);
@@ -408,7 +420,7 @@ static double astray(const struct gan *gan, const struct gan *want,
     const struct net *d = &gan->net[SCALED_D];
     double off = 0.0, way = 0.0;
     for (int i = 0; i < d->param_count; i++)
-        for (size_t k = 0; is_inside_branch(d, d->param[i].layer) &&
+        for (size_t k = 0; is_inside_branch(d, d->param[i].node) &&
                            k < tensor_elements(&d->param[i].shape);
              k++) {
             size_t place = d->param[i].offset + k;

@@ -1,4 +1,5 @@
 /* test_survey.c - the layer where inf or NaN came first is found by name. */
+#include "nets/layers/layers.h"
 #include "nets/survey.h"
 
 #include <math.h>
@@ -7,7 +8,10 @@
 
 #include "kernels/half.h"
 #include "nets/init.h"
+#include "tests/nets/passes.h"
 #include "tests/support/support.h"
+
+enum { STATS = 64 }; // room for those of a scene
 
 struct scene {
     struct device *device;
@@ -21,25 +25,26 @@ static void open_scene(struct scene *scene, const char *device)
 {
     assert_int_equal(device_open(device, 1, &scene->device), STATUS_OK);
     struct net *net = &scene->net;
-    net_begin(net, scene->device, "d", DTYPE_F16, (struct shape){2, 4, 4, 3});
-    net_add_conv(net, "conv1", 5, 3, 1, 1, 0);
-    net_add_batch_norm(net, "bn1");
-    net_add_activation(net, "act1", ACTIVATION_RELU, 0);
-    net_add_conv(net, "conv2", 2, 4, 1, 0, 0);
+    assert_int_equal(
+        net_begin(net, scene->device, "d", DTYPE_F16, (struct shape){2, 4, 4, 3}),
+        STATUS_OK);
+    net_add_conv(net, "conv1", NET_PREVIOUS, 5, 3, 1, 1, 0);
+    net_add_batch_norm(net, "bn1", NET_PREVIOUS);
+    net_add_activation(net, "act1", NET_PREVIOUS, ACTIVATION_RELU, 0);
+    net_add_conv(net, "conv2", NET_PREVIOUS, 2, 4, 1, 0, 0);
     assert_int_equal(net_plan(net, 0), STATUS_OK);
     net_initialise(net, 1, 0);
     scene->input = heap_tensor(DTYPE_F16, net->input.shape);
     fill_tensor(&scene->input, FILL_RANDOM, 1);
-    net->input.data = scene->input.data;
-    net_forward(net, NET_TRAIN);
-    struct tensor *dy = net_output_grad(net);
+    net_forward(net, &scene->input, NET_TRAIN);
+    struct tensor *dy = &net->output_grad;
     fill_tensor(dy, FILL_ONES, 0);
-    net_backward(net, NET_WGRAD);
+    run_backward(net, &scene->input, WGRAD);
     survey_begin(&scene->activations, scene->device);
     survey_add_activations(&scene->activations, net);
     assert_int_equal(survey_commit(&scene->activations), STATUS_OK);
     survey_begin(&scene->gradients, scene->device);
-    survey_add_gradients(&scene->gradients, net);
+    survey_add_gradients(&scene->gradients, net, net->grads);
     assert_int_equal(survey_commit(&scene->gradients), STATUS_OK);
 }
 
@@ -48,7 +53,7 @@ static int first_nonfinite(struct scene *scene, struct survey *survey,
                            struct nonfinite_place *place)
 {
     const struct memory_ops *memory = &scene->device->ops->memory;
-    struct survey_stats host[SURVEY_MAX];
+    struct survey_stats host[STATS];
     size_t bytes = (size_t)survey->count * sizeof *host;
     struct survey_stats *stats = memory->allot(scene->device, bytes);
     survey_look(survey, NULL, stats);
@@ -72,8 +77,10 @@ static void test_the_last_element_of_a_padded_tensor_is_looked_at(void **state)
     static struct scene scene;
     assert_int_equal(device_open("ref", 1, &scene.device), STATUS_OK);
     scene.device->channel_multiple = 8;
-    net_begin(&scene.net, scene.device, "d", DTYPE_F16, (struct shape){2, 4, 4, 3});
-    net_add_conv(&scene.net, "conv1", 5, 3, 1, 1, 0);
+    assert_int_equal(
+        net_begin(&scene.net, scene.device, "d", DTYPE_F16, (struct shape){2, 4, 4, 3}),
+        STATUS_OK);
+    net_add_conv(&scene.net, "conv1", NET_PREVIOUS, 5, 3, 1, 1, 0);
     assert_int_equal(net_plan(&scene.net, 0), STATUS_OK);
     survey_begin(&scene.activations, scene.device);
     survey_add_activations(&scene.activations, &scene.net);
@@ -130,13 +137,13 @@ static void test_the_first_activation_out_of_range_is_named(void **state)
         open_scene(&scene, devices[d]);
         // 16 taps of about 1e4 times what ReLU lets through: beyond 65504 in conv2 alone.
         set_weights(&scene.net, 3, 6e4f);
-        net_forward(&scene.net, NET_TRAIN);
+        net_forward(&scene.net, &scene.input, NET_TRAIN);
         assert_int_equal(first_nonfinite(&scene, &scene.activations, &place), 1);
         assert_place(&place, "d.conv2", "activation");
         // With conv1 out of range too, conv1 comes first.
         fill_tensor(&scene.input, FILL_ONES, 0);
         set_weights(&scene.net, 0, 6e4f);
-        net_forward(&scene.net, NET_TRAIN);
+        net_forward(&scene.net, &scene.input, NET_TRAIN);
         assert_int_equal(first_nonfinite(&scene, &scene.activations, &place), 1);
         assert_place(&place, "d.conv1", "activation");
         close_scene(&scene);
@@ -167,7 +174,7 @@ static void test_a_gate_that_lets_the_step_pass_looks_at_nothing(void **state)
     for (int d = 0; d < 2; d++) {
         struct scene scene;
         open_scene(&scene, devices[d]);
-        struct survey_stats stats[SURVEY_MAX] = {{.inf = 77}};
+        struct survey_stats stats[STATS] = {{.inf = 77}};
         struct scaler_state gate = {.scale = 1.0f, .enabled = 1};
         survey_look(&scene.activations, &gate, stats);
         assert_int_equal(stats[0].inf, 77);
@@ -186,13 +193,14 @@ static void test_a_gate_that_lets_the_step_pass_looks_at_nothing(void **state)
 static void look_backward(struct scene *scene, struct survey *survey, float seed,
                           struct survey_stats *stats)
 {
-    struct tensor *dy = net_output_grad(&scene->net);
+    struct tensor *dy = &scene->net.output_grad;
     for (size_t i = 0; i < tensor_elements(dy); i++)
         ((uint16_t *)dy->data)[i] = f16_from_f32(seed);
     survey_begin(survey, scene->device);
-    survey_add_backward(survey, &scene->net, NET_WGRAD);
+    struct backward pass = backward_of(&scene->net, &scene->input, WGRAD);
+    survey_add_backward(survey, &scene->net, &pass);
     assert_int_equal(survey_commit(survey), STATUS_OK);
-    survey_backward(survey, &scene->net, NET_WGRAD, stats);
+    survey_backward(survey, &scene->net, &pass, stats);
 }
 
 static void test_looking_on_the_way_changes_no_gradient(void **state)
@@ -201,7 +209,7 @@ static void test_looking_on_the_way_changes_no_gradient(void **state)
     for (int d = 0; d < 2; d++) {
         struct scene scene;
         struct survey survey;
-        struct survey_stats stats[SURVEY_MAX];
+        struct survey_stats stats[STATS];
         open_scene(&scene, devices[d]);
         size_t bytes = scene.net.param_elements * sizeof(float);
         float *plain = malloc(bytes);
@@ -225,7 +233,7 @@ static void test_each_gradient_is_seen_before_it_is_overwritten(void **state)
     for (int d = 0; d < 2; d++) {
         struct scene scene;
         struct survey survey;
-        struct survey_stats stats[SURVEY_MAX];
+        struct survey_stats stats[STATS];
         char name[NET_NAME_MAX + 8];
         open_scene(&scene, devices[d]);
         look_backward(&scene, &survey, 0.5f, stats);
@@ -239,7 +247,7 @@ static void test_each_gradient_is_seen_before_it_is_overwritten(void **state)
         assert_true(stats[0].max_abs == 0.5f);
         assert_true(stats[0].sum == 0.5 * (double)survey.entry[0].elements);
         // Afterwards bn1's memory holds conv1's.
-        struct survey_stats last[SURVEY_MAX];
+        struct survey_stats last[STATS];
         survey_look(&survey, NULL, last);
         assert_true(last[5].sumsq == stats[5].sumsq);
         assert_true(last[2].sumsq == stats[5].sumsq);
@@ -255,7 +263,7 @@ static void test_an_activation_gradient_out_of_range_is_named(void **state)
     for (int d = 0; d < 2; d++) {
         struct scene scene;
         struct survey survey;
-        struct survey_stats stats[SURVEY_MAX];
+        struct survey_stats stats[STATS];
         struct nonfinite_place place;
         open_scene(&scene, devices[d]);
         look_backward(&scene, &survey, 1.0f, stats);
