@@ -26,7 +26,7 @@
 struct round {
     struct layer_bench *layers;
     struct trainer *trainer;
-    struct backward pass[NETWORK_COUNT]; // what they go through
+    struct backward pass[ROLES]; // what they go through
     int index;    // -1 warms up: it finds how often a pass fits its share of the time
     int is_whole; // 0 once Ctrl-C came
 };
@@ -46,7 +46,7 @@ static int runs_of(const struct config *config, int network, int layer,
                    enum pass_kind pass)
 {
     int d_batches = config_step_batches(config), g_batches = config->g.accum;
-    if (network == NETWORK_G)
+    if (network == ROLE_G)
         return pass == PASS_FORWARD ? d_batches + g_batches - 1 : g_batches;
     if (pass == PASS_WGRAD)
         return 2 * d_batches;
@@ -80,13 +80,13 @@ static void add_row(struct layer_bench *layers, struct trainer *trainer, int net
 
 static void add_rows(struct layer_bench *layers, struct trainer *trainer)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct net *net = &trainer->player[network].net;
         for (int index = 0; index < net->node_count; index++) {
             if (!node_conv(&net->node[index]))
                 continue;
             for (int pass = 0; pass < PASS_KINDS; pass++)
-                if (pass != PASS_DGRAD || index > 0 || network == NETWORK_D)
+                if (pass != PASS_DGRAD || index > 0 || network == ROLE_D)
                     add_row(layers, trainer, network, index, (enum pass_kind)pass);
         }
     }
@@ -214,15 +214,15 @@ static void seed_gradient(struct device *device, struct tensor *grad)
 static enum status run_round(struct round *round)
 {
     struct trainer *trainer = round->trainer;
-    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
-    go_forward(round, NETWORK_G);
-    go_forward(round, NETWORK_D);
+    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
+    go_forward(round, ROLE_G);
+    go_forward(round, ROLE_D);
     seed_gradient(trainer->device, &d->output_grad);
-    go_backward(round, NETWORK_D);
-    if (round->pass[NETWORK_G].dy != &d->input_grad)
+    go_backward(round, ROLE_D);
+    if (round->pass[ROLE_G].dy != &d->input_grad)
         trainer->device->ops->pointwise.cast(trainer->device, &d->input_grad,
                                              &g->output_grad);
-    go_backward(round, NETWORK_G);
+    go_backward(round, ROLE_G);
     return device_fault(trainer->device);
 }
 
@@ -254,24 +254,24 @@ static enum status measure(struct layer_bench *layers, struct trainer *trainer)
     snprintf(layers->device, sizeof layers->device, "%s", trainer->device->description);
     layers->threads = trainer->device->threads;
     TRY(take_one_step(trainer));
-    int nodes = trainer->player[NETWORK_G].net.node_count +
-                trainer->player[NETWORK_D].net.node_count;
+    int nodes =
+        trainer->player[ROLE_G].net.node_count + trainer->player[ROLE_D].net.node_count;
     layers->row = calloc((size_t)(nodes * PASS_KINDS), sizeof *layers->row);
     TRY_MEMORY(layers->row, "the passes of %d layers", nodes);
     add_rows(layers, trainer);
     bench_say(bench, "bench   layers: %d passes in %d rounds, about %.4g s",
               layers->row_count, LAYER_ROUNDS, bench->seconds);
-    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
+    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
     struct round round = {.layers = layers,
                           .trainer = trainer,
                           .is_whole = 1,
-                          .pass = {[NETWORK_G] = {.x = &trainer->feed.latents,
-                                                  .dy = trainer_fakes_grad(trainer),
-                                                  .grads = g->grads},
-                                   [NETWORK_D] = {.x = &trainer->feed.real,
-                                                  .dy = &d->output_grad,
-                                                  .dx = &d->input_grad,
-                                                  .grads = d->grads}}};
+                          .pass = {[ROLE_G] = {.x = &trainer->feed.latents,
+                                               .dy = trainer_fakes_grad(trainer),
+                                               .grads = g->grads},
+                                   [ROLE_D] = {.x = &trainer->feed.real,
+                                               .dy = &d->output_grad,
+                                               .dx = &d->input_grad,
+                                               .grads = d->grads}}};
     for (round.index = -1; round.index < LAYER_ROUNDS; round.index++) {
         TRY(run_round(&round));
         if (!round.is_whole)

@@ -12,7 +12,7 @@
 /* One pass of one convolution. `pass` is the layer's: a transposed convolution's forward is
  * its convolution's dgrad. */
 struct layer_row {
-    int network, layer; // NETWORK_G or NETWORK_D, row of its table
+    int network, layer; // ROLE_G or ROLE_D, row of its table
     char name[NET_NAME_MAX + 4];
     enum pass_kind pass;
     struct conv_way way;

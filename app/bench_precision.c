@@ -27,10 +27,10 @@ struct mode {
     struct bench_spread speed; // of images_per_sec, over the rounds
     // Of one that recomputes: shares of what the same precision without keeps and takes.
     double memory_saved, time_added;
-    struct bench_spread added;         // of time_added
-    int steps;                         // that were timed
-    size_t activations[NETWORK_COUNT]; // bytes, with their gradients
-    size_t kept;                       // of them, from the forward pass to the backward
+    struct bench_spread added; // of time_added
+    int steps;                 // that were timed
+    size_t activations[ROLES]; // bytes, with their gradients
+    size_t kept;               // of them, from the forward pass to the backward
     size_t device_bytes;
 };
 
@@ -62,20 +62,20 @@ static size_t run_bytes(const struct trainer *trainer)
                    trainer->feed.arena.bytes + trainer->results.arena.bytes +
                    trainer->sampler.arena.bytes + net_bytes(&trainer->sampler.net) +
                    look->arena.bytes;
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct player *player = &trainer->player[network];
         bytes += net_bytes(&player->net) + player->adam.arena.bytes +
                  player->scaler.arena.bytes + trainer->survey[network].arena.bytes +
                  net_bytes(&look->twin[network]);
     }
-    for (int pass = 0; pass < LOOK_PASSES; pass++)
+    for (int pass = 0; pass < GAN_PASSES; pass++)
         bytes += look->survey[pass].arena.bytes + look->twin_survey[pass].arena.bytes;
     return bytes;
 }
 
 static size_t activation_bytes(const struct mode *mode)
 {
-    return mode->activations[NETWORK_G] + mode->activations[NETWORK_D];
+    return mode->activations[ROLE_G] + mode->activations[ROLE_D];
 }
 
 /* ---- time ------------------------------------------------------------------------ */
@@ -188,7 +188,7 @@ static enum status set_up(struct comparison *comparison, struct mode *mode,
     // It may refuse the data, and then no folder is left.
     TRY(trainer_start_data(trainer));
     TRY(begin(comparison, trainer));
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         mode->activations[network] = trainer->player[network].net.activations.bytes;
         mode->kept += trainer->player[network].net.kept_bytes;
     }
@@ -298,8 +298,8 @@ static json_t *mode_json(const struct mode *mode)
         json_pack("{s:o, s:o, s:i, s:{s:I, s:I}, s:I, s:I}", "images_per_sec",
                   bench_number(mode->images_per_sec), "step_ms",
                   bench_number(mode->step_sec * 1e3), "steps", mode->steps,
-                  "activation_bytes", "G", (json_int_t)mode->activations[NETWORK_G], "D",
-                  (json_int_t)mode->activations[NETWORK_D], "kept_bytes",
+                  "activation_bytes", "G", (json_int_t)mode->activations[ROLE_G], "D",
+                  (json_int_t)mode->activations[ROLE_D], "kept_bytes",
                   (json_int_t)mode->kept, "device_bytes", (json_int_t)mode->device_bytes);
     CHECK(numbers && json_object_update(object, numbers) == 0, "a row of JSON");
     json_decref(numbers);

@@ -55,7 +55,7 @@ static void write_skip(struct session *session, int slot)
     json_t *event = json_pack(
         "{s:s, s:s, s:I, s:s, s:I, s:f, s:f}", "event", "skip", "scaler",
         bench_scaler_name(session->run->scaler), "seed", (json_int_t)session->run->seed,
-        "net", train_slot_network(trainer, slot) == NETWORK_G ? "G" : "D", "step",
+        "net", train_slot_network(trainer, slot) == ROLE_G ? "G" : "D", "step",
         (json_int_t)trainer->last_place.step, "scale_before", (double)record->scale_used,
         "scale_after", (double)record->scale_after);
     char *line = json_text(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
@@ -122,7 +122,7 @@ static void mean_losses(struct bench_run *run, const struct history_point *point
                         size_t count)
 {
     size_t last = (count + 9) / 10;
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         double sum = 0.0;
         for (size_t i = count - last; i < count; i++)
             sum += (double)points[i].loss[network];
@@ -132,7 +132,7 @@ static void mean_losses(struct bench_run *run, const struct history_point *point
 
 static void read_records(const struct trainer *trainer, struct bench_run *run)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct player *player = &trainer->player[network];
         run->skipped[network] = player->record.skipped;
         run->held[network] = player->record.held;

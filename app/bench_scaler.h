@@ -22,11 +22,11 @@ struct bench_run {
     int64_t seed;
     enum bench_end end;
     char reason[512];
-    int64_t steps, skipped[NETWORK_COUNT], held[NETWORK_COUNT];
-    float scale[NETWORK_COUNT]; // 0: not scaled
-    float fake_scale;           // of D's loss on fakes; 0: it has none of its own
-    double loss[NETWORK_COUNT]; // mean over the last tenth of the steps; NaN: not finite
-    double diversity;           // NaN: no samples
+    int64_t steps, skipped[ROLES], held[ROLES];
+    float scale[ROLES]; // 0: not scaled
+    float fake_scale;   // of D's loss on fakes; 0: it has none of its own
+    double loss[ROLES]; // mean over the last tenth of the steps; NaN: not finite
+    double diversity;   // NaN: no samples
     double seconds;
 
     // For the picture; NULL but for the first seed.

@@ -47,8 +47,8 @@ void bench_table_head(char line[BENCH_LINE])
 void bench_run_line(const struct bench_run *run, char line[BENCH_LINE])
 {
     char g[24], d[24], fake[24], both[52], loss_g[24], loss_d[24], diversity[24];
-    scale_cell(run->scale[NETWORK_G], g, sizeof g);
-    scale_cell(run->scale[NETWORK_D], d, sizeof d);
+    scale_cell(run->scale[ROLE_G], g, sizeof g);
+    scale_cell(run->scale[ROLE_D], d, sizeof d);
     if (run->fake_scale > 0.0f)
         snprintf(both, sizeof both, "%s|%s", d,
                  scale_cell(run->fake_scale, fake, sizeof fake));
@@ -56,16 +56,16 @@ void bench_run_line(const struct bench_run *run, char line[BENCH_LINE])
         snprintf(both, sizeof both, "%s", d);
     snprintf(line, BENCH_LINE, "%-15s %5lld %8lld %7lld %7lld %9s %11s %8s %8s %9s  %s",
              bench_scaler_name(run->scaler), (long long)run->seed, (long long)run->steps,
-             (long long)run->skipped[NETWORK_G], (long long)run->skipped[NETWORK_D], g,
-             both, number_cell(run->loss[NETWORK_G], loss_g, sizeof loss_g),
-             number_cell(run->loss[NETWORK_D], loss_d, sizeof loss_d),
+             (long long)run->skipped[ROLE_G], (long long)run->skipped[ROLE_D], g, both,
+             number_cell(run->loss[ROLE_G], loss_g, sizeof loss_g),
+             number_cell(run->loss[ROLE_D], loss_d, sizeof loss_d),
              number_cell(run->diversity, diversity, sizeof diversity), end_word(run));
 }
 
 /* Of the finished runs of one choice; scales by their exponents. */
 struct mean {
     int count, finished;
-    double steps, skipped[NETWORK_COUNT], exponent[NETWORK_COUNT], loss[NETWORK_COUNT];
+    double steps, skipped[ROLES], exponent[ROLES], loss[ROLES];
     double diversity;
     int is_scaled;
 };
@@ -83,7 +83,7 @@ static struct mean mean_of(const struct bench_result *result, int scaler)
         mean.finished++;
         mean.steps += (double)run->steps;
         mean.diversity += run->diversity;
-        for (int network = 0; network < NETWORK_COUNT; network++) {
+        for (int network = 0; network < ROLES; network++) {
             mean.skipped[network] += (double)run->skipped[network];
             mean.loss[network] += run->loss[network];
             mean.is_scaled &= run->scale[network] > 0.0f;
@@ -97,7 +97,7 @@ static struct mean mean_of(const struct bench_result *result, int scaler)
 static void print_mean(const struct bench_result *result, int scaler)
 {
     struct mean mean = mean_of(result, scaler);
-    char scale[NETWORK_COUNT][24], loss[NETWORK_COUNT][24], diversity[24];
+    char scale[ROLES][24], loss[ROLES][24], diversity[24];
     double n = mean.finished;
     if (mean.count == 0)
         return;
@@ -105,7 +105,7 @@ static void print_mean(const struct bench_result *result, int scaler)
         printf("%-15s %5s %86s  none of %d finished\n", "", "mean", "-", mean.count);
         return;
     }
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         if (mean.is_scaled)
             snprintf(scale[network], sizeof scale[network], "2^%.1f",
                      mean.exponent[network] / n);
@@ -114,9 +114,8 @@ static void print_mean(const struct bench_result *result, int scaler)
         number_cell(mean.loss[network] / n, loss[network], sizeof loss[network]);
     }
     printf("%-15s %5s %8.0f %7.1f %7.1f %9s %11s %8s %8s %9s  %d of %d finished\n", "",
-           "mean", mean.steps / n, mean.skipped[NETWORK_G] / n,
-           mean.skipped[NETWORK_D] / n, scale[NETWORK_G], scale[NETWORK_D],
-           loss[NETWORK_G], loss[NETWORK_D],
+           "mean", mean.steps / n, mean.skipped[ROLE_G] / n, mean.skipped[ROLE_D] / n,
+           scale[ROLE_G], scale[ROLE_D], loss[ROLE_G], loss[ROLE_D],
            number_cell(mean.diversity / n, diversity, sizeof diversity), mean.finished,
            mean.count);
 }
@@ -151,16 +150,16 @@ static json_t *number_pair(double g, double d)
     return json_pack("{s:o, s:o}", "G", bench_number(g), "D", bench_number(d));
 }
 
-static json_t *count_pair(const int64_t counts[NETWORK_COUNT])
+static json_t *count_pair(const int64_t counts[ROLES])
 {
-    return json_pack("{s:I, s:I}", "G", (json_int_t)counts[NETWORK_G], "D",
-                     (json_int_t)counts[NETWORK_D]);
+    return json_pack("{s:I, s:I}", "G", (json_int_t)counts[ROLE_G], "D",
+                     (json_int_t)counts[ROLE_D]);
 }
 
 // null where there is no scale.
 static json_t *scale_json(const struct bench_run *run)
 {
-    double g = (double)run->scale[NETWORK_G], d = (double)run->scale[NETWORK_D];
+    double g = (double)run->scale[ROLE_G], d = (double)run->scale[ROLE_D];
     json_t *scale = number_pair(g > 0.0 ? g : (double)NAN, d > 0.0 ? d : (double)NAN);
     if (run->fake_scale > 0.0f)
         json_object_set_new(scale, "D_fake", bench_number((double)run->fake_scale));
@@ -174,7 +173,7 @@ json_t *bench_run_json(const struct bench_run *run)
         bench_scaler_name(run->scaler), "seed", (json_int_t)run->seed, "end",
         end_word(run), "steps", (json_int_t)run->steps, "skipped",
         count_pair(run->skipped), "held", count_pair(run->held), "scale", scale_json(run),
-        "loss", number_pair(run->loss[NETWORK_G], run->loss[NETWORK_D]), "diversity",
+        "loss", number_pair(run->loss[ROLE_G], run->loss[ROLE_D]), "diversity",
         bench_number(run->diversity), "seconds", bench_number(run->seconds));
     CHECK_MEMORY(object, "the results");
     if (run->reason[0])
@@ -225,7 +224,7 @@ static void fill_panel(const struct bench_result *result, const struct bench_run
     if (run->end == BENCH_DIVERGED)
         snprintf(panel->state, sizeof panel->state, "diverged");
     panel->kimg_total = config->kimg;
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         panel->skipped[network] = run->skipped[network];
         panel->scale[network] = run->scale[network];
     }

@@ -49,7 +49,7 @@ enum {
 
 static int network_of(int key)
 {
-    return key < KEYS_EACH ? NETWORK_G : key < 2 * KEYS_EACH ? NETWORK_D : CHANGE_OF_RUN;
+    return key < KEYS_EACH ? ROLE_G : key < 2 * KEYS_EACH ? ROLE_D : CHANGE_OF_RUN;
 }
 
 // The same key of the other network.
@@ -73,7 +73,7 @@ static int shares_scale(const struct config *config)
 
 static struct network_config *network_config(struct config *config, int network)
 {
-    return network == NETWORK_G ? &config->g : &config->d;
+    return network == ROLE_G ? &config->g : &config->d;
 }
 
 static float scale_of(const struct trainer *trainer, int network)
@@ -88,7 +88,7 @@ static float scale_of(const struct trainer *trainer, int network)
 static float fake_scale_of(const struct trainer *trainer, int network)
 {
     const struct topology *topology = &trainer->topology;
-    int has_fake = network == NETWORK_D && topology->kind == TOPOLOGY_PER_LOSS;
+    int has_fake = network == ROLE_D && topology->kind == TOPOLOGY_PER_LOSS;
     return has_fake ? grad_scaler_read(&topology->fake).scale : 0.0f;
 }
 
@@ -125,10 +125,10 @@ void trainer_settable(const struct trainer *trainer, char *text, size_t bytes)
 /* What is asked for: the settings in `config`, the scales beside them. */
 struct plan {
     struct config config;
-    const char *source;         // begins a sentence on a value
-    int is_named[KEY_COUNT];    // in the request itself
-    int is_set[KEY_COUNT];      // there, or for the other network of a shared scale
-    float scale[NETWORK_COUNT]; // where is_set[] of that key
+    const char *source;      // begins a sentence on a value
+    int is_named[KEY_COUNT]; // in the request itself
+    int is_set[KEY_COUNT];   // there, or for the other network of a shared scale
+    float scale[ROLES];      // where is_set[] of that key
 };
 
 static enum status unknown_key(const char *name)
@@ -260,12 +260,11 @@ static enum status check_plan(struct plan *plan)
     for (int key = 0; key < KEY_COUNT; key++)
         if (is_scale(key) && plan->is_set[key])
             TRY(check_scale(plan, key));
-    if (shares_scale(&plan->config) && plan->scale[NETWORK_G] != plan->scale[NETWORK_D])
+    if (shares_scale(&plan->config) && plan->scale[ROLE_G] != plan->scale[ROLE_D])
         return status_fail(STATUS_USAGE,
                            "g.scale, d.scale: %.9g and %.9g, but both networks have one "
                            "scale between them; give one",
-                           (double)plan->scale[NETWORK_G],
-                           (double)plan->scale[NETWORK_D]);
+                           (double)plan->scale[ROLE_G], (double)plan->scale[ROLE_D]);
     return STATUS_OK;
 }
 
@@ -297,7 +296,7 @@ static void apply_network(struct trainer *trainer, const struct plan *plan, int 
     struct scaler_state state = grad_scaler_read(&player->scaler);
     player->record.scale_after = state.scale;
     player->record.growth_tracker = state.growth_tracker;
-    if (network == NETWORK_D && trainer->topology.kind == TOPOLOGY_PER_LOSS) {
+    if (network == ROLE_D && trainer->topology.kind == TOPOLOGY_PER_LOSS) {
         apply_scaler(trainer, &trainer->topology.fake, network, plan->scale[network]);
         trainer->fake_record.scale_after =
             grad_scaler_read(&trainer->topology.fake).scale;
@@ -386,7 +385,7 @@ enum status trainer_change(struct trainer *trainer, const char *request,
     if (changes->count == 0)
         return STATUS_OK;
     trainer->config = plan.config;
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         apply_network(trainer, &plan, network);
     forget_steps(trainer);
     for (int i = 0; i < changes->count; i++)

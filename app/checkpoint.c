@@ -401,7 +401,7 @@ static enum status load_scalers(const struct checkpoint *checkpoint,
                                 struct trainer *trainer,
                                 const struct checkpoint_facts *facts)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         struct player *player = &trainer->player[network];
         TRY(load_scaler(&player->scaler, &player->record, &facts->scaler[network]));
     }
@@ -423,7 +423,7 @@ enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer 
     TRY(checkpoint_facts(checkpoint, &facts));
     TRY(check_data(checkpoint, &facts, trainer->dataset));
     TRY(load_tensors(checkpoint, trainer));
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         net_params_changed(&trainer->player[network].net);
     TRY(load_scalers(checkpoint, trainer, &facts));
     trainer->progress = (struct progress){.step = facts.step,

@@ -34,7 +34,7 @@ struct checkpoint_facts {
     int64_t step, images;
     double elapsed_sec;
     int rollbacks;
-    struct grad_scaler_saved scaler[NETWORK_COUNT];
+    struct grad_scaler_saved scaler[ROLES];
     struct grad_scaler_saved fake_scaler; // of D's loss on fakes, where has_fake_scaler
     int has_fake_scaler;
     char data_name[64];

@@ -91,8 +91,8 @@ static char *dump(json_t *json)
 
 char *checkpoint_state_json(const struct trainer *trainer)
 {
-    struct grad_scaler_saved g = grad_scaler_save(&trainer->player[NETWORK_G].scaler);
-    struct grad_scaler_saved d = grad_scaler_save(&trainer->player[NETWORK_D].scaler);
+    struct grad_scaler_saved g = grad_scaler_save(&trainer->player[ROLE_G].scaler);
+    struct grad_scaler_saved d = grad_scaler_save(&trainer->player[ROLE_D].scaler);
     json_t *state =
         json_pack("{s:I, s:I, s:o, s:o}", "step", (json_int_t)trainer->progress.step,
                   "images", (json_int_t)trainer->progress.images, "scaler_g",
@@ -303,8 +303,8 @@ static enum status read_state(const struct object *state, const struct config *c
     TRY(check_state_keys(state));
     TRY(read_progress(state, config, facts));
     int64_t d_updates = facts->step * config->n_dis;
-    TRY(read_scaler(state, "scaler_g", facts->step, &facts->scaler[NETWORK_G]));
-    TRY(read_scaler(state, "scaler_d", d_updates, &facts->scaler[NETWORK_D]));
+    TRY(read_scaler(state, "scaler_g", facts->step, &facts->scaler[ROLE_G]));
+    TRY(read_scaler(state, "scaler_d", d_updates, &facts->scaler[ROLE_D]));
     facts->has_fake_scaler = json_object_get(state->json, "scaler_d_fake") != NULL;
     if (!facts->has_fake_scaler)
         return STATUS_OK;

@@ -26,7 +26,7 @@ static void take_stats(const struct trainer *trainer, struct diagnosis *diagnosi
 {
     diagnosis->entry = &survey->entry[diagnosis->place.entry];
     diagnosis->facts.has_place = 1;
-    diagnosis->facts.is_in_d = diagnosis->entry->net == &trainer->player[NETWORK_D].net;
+    diagnosis->facts.is_in_d = diagnosis->entry->net == &trainer->player[ROLE_D].net;
     diagnosis->facts.may_hide_inf =
         diagnosis->place.kind == SURVEY_ACTIVATION && reads_cast(diagnosis->entry);
     diagnosis->facts.kind = diagnosis->place.kind;
@@ -41,10 +41,10 @@ static int find_in_view(const struct trainer *trainer, int slot,
 {
     static const char *const words[] = {"real", "fakes", "generator"};
     const struct look_view *view = look_at_skip(trainer, slot);
-    int is_bad[LOOK_PASSES] = {0}, first = -1;
+    int is_bad[GAN_PASSES] = {0}, first = -1;
     diagnosis->facts.was_repeated = view != NULL;
     diagnosis->facts.overflows_at_one = view && view->overflows_at_one;
-    for (int pass = LOOK_PASSES - 1; view && pass >= 0; pass--) {
+    for (int pass = GAN_PASSES - 1; view && pass >= 0; pass--) {
         const struct survey *survey = &trainer->look.survey[pass];
         struct nonfinite_place place;
         if (!view->has[pass] ||
@@ -62,13 +62,13 @@ static int find_in_view(const struct trainer *trainer, int slot,
     diagnosis->pass = words[first];
     diagnosis->is_exact = 1;
     // Weight gradients of both passes are added up: the activations' own tell the pass.
-    const struct survey *fakes = &trainer->look.survey[LOOK_D_FAKE];
-    is_bad[LOOK_D_FAKE] = 0;
-    for (int i = 0; first == LOOK_D_REAL && i < fakes->count; i++)
+    const struct survey *fakes = &trainer->look.survey[PASS_D_FAKE];
+    is_bad[PASS_D_FAKE] = 0;
+    for (int i = 0; first == PASS_D_REAL && i < fakes->count; i++)
         if (fakes->entry[i].kind != SURVEY_WEIGHT_GRADIENT)
-            is_bad[LOOK_D_FAKE] |= view->stats[LOOK_D_FAKE][i].inf > 0 ||
-                                   view->stats[LOOK_D_FAKE][i].nan > 0;
-    diagnosis->only_real = first == LOOK_D_REAL && !is_bad[LOOK_D_FAKE];
+            is_bad[PASS_D_FAKE] |= view->stats[PASS_D_FAKE][i].inf > 0 ||
+                                   view->stats[PASS_D_FAKE][i].nan > 0;
+    diagnosis->only_real = first == PASS_D_REAL && !is_bad[PASS_D_FAKE];
     return 1;
 }
 
@@ -155,9 +155,9 @@ static void find_weight(const struct trainer *trainer, struct diagnosis *diagnos
     struct overflow_facts *facts = &diagnosis->facts;
     if (facts->forward_finite && !(facts->has_place && facts->kind == SURVEY_ACTIVATION))
         return;
-    for (int turn = 0; turn < NETWORK_COUNT && !facts->weight[0]; turn++) {
+    for (int turn = 0; turn < ROLES && !facts->weight[0]; turn++) {
         int is_d = turn ? !facts->is_in_d : facts->is_in_d;
-        const struct net *net = &trainer->player[is_d ? NETWORK_D : NETWORK_G].net;
+        const struct net *net = &trainer->player[is_d ? ROLE_D : ROLE_G].net;
         int is_known = facts->has_place && diagnosis->entry->net == net;
         for (int i = 0; i < net->param_count; i++)
             if ((!is_known || net->param[i].node <= diagnosis->entry->node) &&
@@ -197,8 +197,8 @@ static void add_readers(struct overflow_facts *facts, const struct trainer *trai
     for (int i = index + 1; i < net->node_count; i++)
         if (reads(&net->node[i], index))
             add_layer(facts, net, i);
-    if (index + 1 == net->node_count && net == &trainer->player[NETWORK_G].net)
-        add_layer(facts, &trainer->player[NETWORK_D].net, 0);
+    if (index + 1 == net->node_count && net == &trainer->player[ROLE_G].net)
+        add_layer(facts, &trainer->player[ROLE_D].net, 0);
 }
 
 /* An activation and its gradient are f32 all the way only where the layer that writes it and
@@ -228,7 +228,7 @@ static void name_layers(const struct trainer *trainer, struct diagnosis *diagnos
 
 static int had_finite_logits(const struct trainer *trainer, int slot)
 {
-    if (train_slot_network(trainer, slot) == NETWORK_G)
+    if (train_slot_network(trainer, slot) == ROLE_G)
         return train_losses(trainer).g.nonfinite == 0.0;
     struct step_losses losses = train_turn_losses(trainer, slot);
     return losses.real.nonfinite + losses.fake.nonfinite == 0.0;
@@ -256,7 +256,7 @@ void diagnose(const struct trainer *trainer, int slot, struct diagnosis *diagnos
         .pass = "",
         .facts = {.forward_finite = had_finite_logits(trainer, slot),
                   .is_half = trainer_gradients_are_half(&trainer->config, network),
-                  .is_in_d = network == NETWORK_D,
+                  .is_in_d = network == ROLE_D,
                   .found_inf =
                       record->found_inf != 0.0f || record->found_inf_elsewhere != 0.0f,
                   .found_inf_unscaled = record->found_inf_unscaled != 0.0f,
@@ -275,7 +275,7 @@ size_t diagnosis_images(const struct trainer *trainer, int slot, size_t *images,
                         size_t room)
 {
     const struct config *config = &trainer->config;
-    if (train_slot_network(trainer, slot) == NETWORK_G)
+    if (train_slot_network(trainer, slot) == ROLE_G)
         return 0;
     int64_t per_turn = (int64_t)config->batch * config->d.accum;
     int64_t first = trainer->last_place.images - config_step_images(config) +

@@ -9,7 +9,7 @@
 
 // When the passes of each network had ended.
 struct ends {
-    double of[NETWORK_COUNT];
+    double of[ROLES];
 };
 
 static void note_end(struct trainer *trainer, int network, void *context)
@@ -27,8 +27,8 @@ static double time_rehearsal(struct rehearsal *rehearsal)
     trainer->device->ops->memory.wait(trainer->device);
     double started = now_seconds();
     rehearsal_take(rehearsal, 1, note_end, &ends);
-    return trainer->config.n_dis * (ends.of[NETWORK_D] - started) + ends.of[NETWORK_G] -
-           ends.of[NETWORK_D];
+    return trainer->config.n_dis * (ends.of[ROLE_D] - started) + ends.of[ROLE_G] -
+           ends.of[ROLE_D];
 }
 
 double forecast_rest(const struct trainer *trainer, double sec_per_image)

@@ -12,13 +12,11 @@
 #include "app/storm.h"
 #include "app/train.h"
 
-static const char *const names[NETWORK_COUNT] = {"G", "D"};
-
 static void event_storm(struct run *run, const struct storm *storm, const char *action)
 {
     event_write(&run->report,
                 json_pack("{s:s, s:s, s:s, s:I, s:b, s:f, s:s}", "event", "storm", "net",
-                          names[storm->network], "action", action, "skips",
+                          role_letter(storm->network), "action", action, "skips",
                           (json_int_t)storm->skips, "at_floor", storm->is_at_floor,
                           "scale", (double)storm->scale, "reason", storm->reason));
 }
@@ -30,7 +28,7 @@ void guard_warn(struct run *run)
     struct trainer *trainer = &run->trainer;
     if (run->config.on_overflow_storm != STORM_WARN)
         return;
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         struct storm storm;
         if (trainer->player[network].record.skipped_in_a_row == 0)
             run->in_storm[network] = 0;
@@ -49,7 +47,7 @@ void guard_warn(struct run *run)
 void guard_saved(struct run *run)
 {
     int is_calm = 1;
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         is_calm &= run->trainer.player[network].record.skipped_in_a_row == 0;
     if (is_calm || run->config.on_overflow_storm != STORM_ROLLBACK)
         snprintf(run->good_snapshot, sizeof run->good_snapshot, "%s", run->last_snapshot);
@@ -58,15 +56,15 @@ void guard_saved(struct run *run)
 /* The scalers of a storm: its network's, and the other's where they have one scale. Their
  * number. */
 static int scalers_in(struct trainer *trainer, const struct storm *storm,
-                      struct grad_scaler *scalers[NETWORK_COUNT + 1])
+                      struct grad_scaler *scalers[ROLES + 1])
 {
     enum topology_kind kind = trainer->topology.kind;
     int count = 0, is_both = storm->is_in_both || kind == TOPOLOGY_SHARED ||
                              kind == TOPOLOGY_SHARED_PER_STEP;
-    for (int i = 0; i < NETWORK_COUNT; i++)
+    for (int i = 0; i < ROLES; i++)
         if (is_both || i == storm->network)
             scalers[count++] = &trainer->player[i].scaler;
-    if (kind == TOPOLOGY_PER_LOSS && (is_both || storm->network == NETWORK_D))
+    if (kind == TOPOLOGY_PER_LOSS && (is_both || storm->network == ROLE_D))
         scalers[count++] = &trainer->topology.fake;
     return count;
 }
@@ -99,7 +97,7 @@ static struct step_record record_of(const struct grad_scaler *scaler)
 // What the host knows of the last step is now that of the snapshot.
 static void set_records(struct trainer *trainer)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         trainer->player[network].record = record_of(&trainer->player[network].scaler);
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
         trainer->fake_record = record_of(&trainer->topology.fake);
@@ -149,7 +147,7 @@ static enum status restore(struct run *run, const struct storm *storm)
     int halvings = before.rollbacks + 1 - trainer->progress.rollbacks;
     trainer->progress.rollbacks = before.rollbacks + 1;
     trainer->progress.elapsed_sec = before.elapsed_sec;
-    struct grad_scaler *scalers[NETWORK_COUNT + 1];
+    struct grad_scaler *scalers[ROLES + 1];
     int count = scalers_in(trainer, storm, scalers);
     for (int i = 0; i < count; i++)
         TRY(lower_scale(scalers[i], halvings));
@@ -174,11 +172,11 @@ static void tell_rollback(struct run *run, const struct storm *storm, int64_t fr
                "rollback %d of %d at step %lld: %s; back to step %lld (%s), %s's scale "
                "%s, another order of images and latents",
                number, most, (long long)from_step, storm->reason,
-               (long long)trainer->progress.step, file, names[storm->network],
+               (long long)trainer->progress.step, file, role_letter(storm->network),
                scale_text(record->scale_after, scale, sizeof scale));
     event_write_scales(&run->report,
                        json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:f}", "event",
-                                 "rollback", "net", names[storm->network], "number",
+                                 "rollback", "net", role_letter(storm->network), "number",
                                  number, "of", most, "from_step", (json_int_t)from_step,
                                  "snapshot", file, "scale", (double)record->scale_after));
 }
@@ -261,7 +259,7 @@ static enum status save_with_layers(struct run *run, const struct storm *storm)
 {
     struct trainer *trainer = &run->trainer;
     char before[CONFIG_TEXT];
-    struct grad_scaler *scalers[NETWORK_COUNT + 1];
+    struct grad_scaler *scalers[ROLES + 1];
     int count = scalers_in(trainer, storm, scalers);
     TRY(check_layers(storm));
     snprintf(before, sizeof before, "%s", trainer->config.fp32_layers);
@@ -279,7 +277,8 @@ static void tell_layers(struct run *run, const struct storm *storm)
 {
     const struct trainer *trainer = &run->trainer;
     double scale = (double)trainer->player[storm->network].record.scale_after;
-    const char *layers = storm->skip.facts.fp32_layers, *name = names[storm->network];
+    const char *layers = storm->skip.facts.fp32_layers,
+               *name = role_letter(storm->network);
     char text[32];
     report_say(&run->report,
                "step %lld: %s; the last in %s: %s; in f32 from here on: %s; %s's scale "

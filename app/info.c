@@ -72,8 +72,8 @@ static void print_facts(const char *path, const struct checkpoint_facts *facts)
            PLURAL(facts->data_count));
     printf("loss scalers:\n");
     int has_fake = facts->has_fake_scaler, width = has_fake ? 6 : 1;
-    print_scaler("G", width, &facts->scaler[NETWORK_G]);
-    print_scaler(has_fake ? "D real" : "D", width, &facts->scaler[NETWORK_D]);
+    print_scaler("G", width, &facts->scaler[ROLE_G]);
+    print_scaler(has_fake ? "D real" : "D", width, &facts->scaler[ROLE_D]);
     if (has_fake)
         print_scaler("D fake", width, &facts->fake_scaler);
     if (facts->found_scales[0])
@@ -93,10 +93,9 @@ enum status info_each_net(const struct config *config,
     struct device *device;
     TRY(device_open("cpu", 1, &device));
     struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
-    dcgan_generator(&net, device, &sizes, trainer_dtype(config, NETWORK_G),
-                    config->batch);
+    dcgan_generator(&net, device, &sizes, trainer_dtype(config, ROLE_G), config->batch);
     visit(context, &net);
-    dcgan_discriminator(&net, device, &sizes, trainer_dtype(config, NETWORK_D),
+    dcgan_discriminator(&net, device, &sizes, trainer_dtype(config, ROLE_D),
                         config->batch);
     visit(context, &net);
     device_close(device);

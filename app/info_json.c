@@ -38,9 +38,9 @@ static json_t *scalers_json(const struct checkpoint_facts *facts)
 {
     json_t *scalers = checked(json_object());
     json_object_set_new(scalers, "G",
-                        checked(checkpoint_scaler_json(&facts->scaler[NETWORK_G])));
+                        checked(checkpoint_scaler_json(&facts->scaler[ROLE_G])));
     json_object_set_new(scalers, "D",
-                        checked(checkpoint_scaler_json(&facts->scaler[NETWORK_D])));
+                        checked(checkpoint_scaler_json(&facts->scaler[ROLE_D])));
     if (facts->has_fake_scaler)
         json_object_set_new(scalers, "D_fake",
                             checked(checkpoint_scaler_json(&facts->fake_scaler)));

@@ -18,7 +18,7 @@ struct target {
     struct grad_scaler *scaler;
     const float *grads; // that carry it
     size_t elements;
-    int first_pass, last_pass;  // enum look_pass: where its gradients are made
+    int first_pass, last_pass;  // enum gan_pass: where its gradients are made
     struct scaler_state before; // as the run begins with it, but for the scale
     int good, bad, ceiling, tried;
     int was_good, stride;         // how the search goes on
@@ -41,7 +41,7 @@ struct search {
 static const struct network_config *settings_of(const struct trainer *trainer,
                                                 int network)
 {
-    return network == NETWORK_G ? &trainer->config.g : &trainer->config.d;
+    return network == ROLE_G ? &trainer->config.g : &trainer->config.d;
 }
 
 static int is_wanted(const struct trainer *trainer, int network)
@@ -62,7 +62,7 @@ static int has_f16(const struct look *look, const struct target *target)
 }
 
 static void add_target(struct search *search, struct found_scales *found, int network,
-                       enum scaled_loss loss, int last_pass)
+                       enum gan_pass loss, int last_pass)
 {
     struct trainer *trainer = search->trainer;
     int is_fake = topology_has_own_grads(&trainer->topology, loss);
@@ -75,7 +75,7 @@ static void add_target(struct search *search, struct found_scales *found, int ne
                               .last_pass = last_pass,
                               .found = &found->of[found->count++]};
     *target->found = (struct found_scale){.network = network, .loss = ""};
-    if (network == NETWORK_D && last_pass == (int)loss)
+    if (network == ROLE_D && last_pass == (int)loss)
         target->found->loss = is_fake ? "fakes" : "real";
     int usual = ilogb(grad_scaler_default_config().init_scale);
     target->before = grad_scaler_read(target->scaler);
@@ -85,21 +85,17 @@ static void add_target(struct search *search, struct found_scales *found, int ne
     target->tried = usual;
 }
 
-_Static_assert((int)LOOK_D_REAL == (int)LOSS_D_REAL &&
-                   (int)LOOK_D_FAKE == (int)LOSS_D_FAKE && (int)LOOK_G == (int)LOSS_G,
-               "a pass is named after its loss");
-
 static void list_targets(struct search *search, struct found_scales *found)
 {
     const struct trainer *trainer = search->trainer;
     int is_per_loss = trainer->topology.kind == TOPOLOGY_PER_LOSS;
-    if (is_wanted(trainer, NETWORK_G))
-        add_target(search, found, NETWORK_G, LOSS_G, LOOK_G);
-    if (is_wanted(trainer, NETWORK_D))
-        add_target(search, found, NETWORK_D, LOSS_D_REAL,
-                   is_per_loss ? LOOK_D_REAL : LOOK_D_FAKE);
-    if (is_wanted(trainer, NETWORK_D) && is_per_loss)
-        add_target(search, found, NETWORK_D, LOSS_D_FAKE, LOOK_D_FAKE);
+    if (is_wanted(trainer, ROLE_G))
+        add_target(search, found, ROLE_G, PASS_G_MAIN, PASS_G_MAIN);
+    if (is_wanted(trainer, ROLE_D))
+        add_target(search, found, ROLE_D, PASS_D_REAL,
+                   is_per_loss ? PASS_D_REAL : PASS_D_FAKE);
+    if (is_wanted(trainer, ROLE_D) && is_per_loss)
+        add_target(search, found, ROLE_D, PASS_D_FAKE, PASS_D_FAKE);
 }
 
 static enum status open_search(struct search *search)

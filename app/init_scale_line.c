@@ -38,7 +38,7 @@ static void nothing_text(const struct found_scale *found, char *text, size_t byt
 static const char *reason(const struct trainer *trainer, const struct found_scale *found)
 {
     const struct network_config *settings =
-        found->network == NETWORK_G ? &trainer->config.g : &trainer->config.d;
+        found->network == ROLE_G ? &trainer->config.g : &trainer->config.d;
     int exponent = found->exponent - trainer->config.init_margin;
     if (found->kind != FOUND_LIMIT)
         return ", as without auto";
@@ -65,7 +65,7 @@ const char *init_scale_line(const struct trainer *trainer,
                  "no larger scale is tried",
                  found->exponent);
     snprintf(text, INIT_SCALE_LINE, "%c%s%s: %s; begins at %s%s",
-             found->network == NETWORK_G ? 'G' : 'D', found->loss[0] ? " on " : "",
+             found->network == ROLE_G ? 'G' : 'D', found->loss[0] ? " on " : "",
              found->loss, what, scale_text(found->start, scale, sizeof scale),
              reason(trainer, found));
     return text;

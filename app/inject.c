@@ -37,7 +37,7 @@ static int is_planned(const struct trainer *trainer, int network,
 {
     for (int i = 0; i < trainer->planted.count; i++) {
         const struct planted_fault *fault = &trainer->planted.fault[i];
-        if (fault->is_in_d == (network == NETWORK_D) && place_of(fault->kind) == place)
+        if (fault->is_in_d == (network == ROLE_D) && place_of(fault->kind) == place)
             return 1;
     }
     return 0;
@@ -53,8 +53,8 @@ void inject_reserve(struct trainer *trainer)
 {
     struct planted *planted = &trainer->planted;
     arena_reserve(&trainer->arena, (void **)&planted->values,
-                  NETWORK_COUNT * PLANTED_PLACES * sizeof *planted->values);
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+                  ROLES * PLANTED_PLACES * sizeof *planted->values);
+    for (int network = 0; network < ROLES; network++) {
         struct tensor *pixel = &planted->pixel[network];
         *pixel = *net_output(&trainer->player[network].net);
         pixel->dtype = DTYPE_F32;
@@ -71,11 +71,11 @@ void inject_prepare(struct trainer *trainer)
     CHECK(status == STATUS_OK, "%s", status_message()); // config_check() came before
     if (planted->count == 0)
         return;
-    float values[NETWORK_COUNT][PLANTED_PLACES] = {{0.0f}};
+    float values[ROLES][PLANTED_PLACES] = {{0.0f}};
     for (int i = 0; i < planted->count; i++) {
         const struct planted_fault *fault = &planted->fault[i];
         if (is_due(trainer, fault))
-            values[fault->is_in_d ? NETWORK_D : NETWORK_G][place_of(fault->kind)] +=
+            values[fault->is_in_d ? ROLE_D : ROLE_G][place_of(fault->kind)] +=
                 value_of(fault->kind);
     }
     trainer->device->ops->memory.upload(trainer->device, planted->values, values,
@@ -84,7 +84,7 @@ void inject_prepare(struct trainer *trainer)
 
 void inject_weights(struct trainer *trainer)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         struct net *net = &trainer->player[network].net;
         if (!is_planned(trainer, network, PLANTED_WEIGHT))
             continue;

@@ -11,7 +11,7 @@
 int look_most_entries(const struct look *look)
 {
     int most = 0;
-    for (int pass = 0; pass < LOOK_PASSES; pass++)
+    for (int pass = 0; pass < GAN_PASSES; pass++)
         if (look->survey[pass].count > most)
             most = look->survey[pass].count;
     return most;
@@ -19,18 +19,18 @@ int look_most_entries(const struct look *look)
 
 // Of D alone, or of both where fakes are judged.
 static enum status list_pass(struct survey *survey, struct device *device, struct net *g,
-                             struct net *d, enum look_pass pass, float *d_grads,
+                             struct net *d, enum gan_pass pass, float *d_grads,
                              const struct tensor *g_dy)
 {
     struct backward of_d = {.dy = &d->output_grad,
-                            .grads = pass == LOOK_G ? NULL : d_grads};
+                            .grads = pass == PASS_G_MAIN ? NULL : d_grads};
     struct backward of_g = {.dy = g_dy, .grads = g->grads};
     survey_begin(survey, device);
-    if (pass != LOOK_D_REAL)
+    if (pass != PASS_D_REAL)
         survey_add_activations(survey, g);
     survey_add_activations(survey, d);
     survey_add_backward(survey, d, &of_d);
-    if (pass == LOOK_G)
+    if (pass == PASS_G_MAIN)
         survey_add_backward(survey, g, &of_g);
     return survey_commit(survey);
 }
@@ -45,34 +45,34 @@ static void reserve_stats(struct look *look, struct survey_stats **stats, int pa
 
 static int look_has_twin(const struct look *look)
 {
-    return look->twin[NETWORK_D].node_count > 0;
+    return look->twin[ROLE_D].node_count > 0;
 }
 
 static int wants_twin(const struct trainer *trainer)
 {
     return trainer->config.grad_stats > 0 &&
-           (trainer_dtype(&trainer->config, NETWORK_G) != DTYPE_F32 ||
-            trainer_dtype(&trainer->config, NETWORK_D) != DTYPE_F32);
+           (trainer_dtype(&trainer->config, ROLE_G) != DTYPE_F32 ||
+            trainer_dtype(&trainer->config, ROLE_D) != DTYPE_F32);
 }
 
 static enum status create_twin(struct trainer *trainer)
 {
     struct look *look = &trainer->look;
-    struct net *g = &look->twin[NETWORK_G], *d = &look->twin[NETWORK_D];
+    struct net *g = &look->twin[ROLE_G], *d = &look->twin[ROLE_D];
     struct dcgan_config sizes =
         trainer_dcgan_config(&trainer->config, trainer->config.channels);
     TRY(dcgan_generator(g, trainer->device, &sizes, DTYPE_F32, trainer_rows(trainer)));
     TRY(dcgan_discriminator(d, trainer->device, &sizes, DTYPE_F32,
                             trainer_rows(trainer)));
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         struct net *twin = &look->twin[network];
         TRY(net_plan(twin, trainer_net_options(&trainer->config, network)));
         CHECK(twin->param_elements == trainer->player[network].net.param_elements);
         twin->has_synced_norm = trainer->player[network].net.has_synced_norm;
     }
-    for (int pass = 0; pass < LOOK_PASSES; pass++) {
+    for (int pass = 0; pass < GAN_PASSES; pass++) {
         TRY(list_pass(&look->twin_survey[pass], trainer->device, g, d,
-                      (enum look_pass)pass, d->grads, &d->input_grad));
+                      (enum gan_pass)pass, d->grads, &d->input_grad));
         CHECK(look->twin_survey[pass].count == look->survey[pass].count);
         reserve_stats(look, look->twin_stats, pass);
     }
@@ -93,28 +93,28 @@ static void take_weights(struct trainer *trainer, int network)
 }
 
 // What the twin of D reads in `pass`.
-static const struct tensor *twin_input(const struct look *look, enum look_pass pass)
+static const struct tensor *twin_input(const struct look *look, enum gan_pass pass)
 {
-    const struct net *g = &look->twin[NETWORK_G];
-    return pass == LOOK_D_REAL ? &look->twin_real : &g->node[g->node_count - 1].y;
+    const struct net *g = &look->twin[ROLE_G];
+    return pass == PASS_D_REAL ? &look->twin_real : &g->node[g->node_count - 1].y;
 }
 
 // The forward pass that is looked at, once more in f32, from the same numbers.
-static void run_twin(struct trainer *trainer, enum look_pass pass)
+static void run_twin(struct trainer *trainer, enum gan_pass pass)
 {
-    static const enum scaled_loss losses[] = {LOSS_D_REAL, LOSS_D_FAKE, LOSS_G};
+    static const enum gan_pass losses[] = {PASS_D_REAL, PASS_D_FAKE, PASS_G_MAIN};
     struct look *look = &trainer->look;
     const struct ops *ops = trainer->device->ops;
-    struct net *g = &look->twin[NETWORK_G], *d = &look->twin[NETWORK_D];
+    struct net *g = &look->twin[ROLE_G], *d = &look->twin[ROLE_D];
     const struct config *config = &trainer->config;
-    float target = pass == LOOK_G ? 1.0f : 0.0f;
-    int batches = pass == LOOK_G ? config->g.accum : config->d.accum;
-    take_weights(trainer, NETWORK_D);
-    if (pass == LOOK_D_REAL) {
+    float target = pass == PASS_G_MAIN ? 1.0f : 0.0f;
+    int batches = pass == PASS_G_MAIN ? config->g.accum : config->d.accum;
+    take_weights(trainer, ROLE_D);
+    if (pass == PASS_D_REAL) {
         target = 1.0f - (float)config->label_smoothing;
         ops->pointwise.cast(trainer->device, &trainer->feed.real, &look->twin_real);
     } else {
-        take_weights(trainer, NETWORK_G);
+        take_weights(trainer, ROLE_G);
         ops->pointwise.cast(trainer->device, &trainer->feed.latents, &look->twin_latents);
         net_forward(g, &look->twin_latents, NET_TRAIN);
     }
@@ -131,7 +131,7 @@ static void run_twin(struct trainer *trainer, enum look_pass pass)
 static int stats_per_view(const struct look *look)
 {
     int count = 0;
-    for (int pass = 0; pass < LOOK_PASSES; pass++)
+    for (int pass = 0; pass < GAN_PASSES; pass++)
         count += look->survey[pass].count;
     return count;
 }
@@ -155,7 +155,7 @@ static enum status create_views(struct look *look)
                            stats_per_view(look));
     struct survey_stats *next = look->view_stats;
     for (size_t i = 0; i < views; i++)
-        for (int pass = 0; pass < LOOK_PASSES; pass++) {
+        for (int pass = 0; pass < GAN_PASSES; pass++) {
             look->views[i].stats[pass] = next;
             next += look->survey[pass].count;
             look->views[i].twin[pass] = has_twin ? next : NULL;
@@ -167,16 +167,16 @@ static enum status create_views(struct look *look)
 enum status look_create(struct trainer *trainer)
 {
     struct look *look = &trainer->look;
-    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
+    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
     look->device = trainer->device;
     look->record_count = trainer->results.record_count;
     arena_begin(&look->arena, trainer->device, "statistics of layers");
     arena_reserve(&look->arena, (void **)&look->unread, sizeof *look->unread);
     arena_reserve(&look->arena, (void **)&look->d_buffers,
                   d->buffer_elements * sizeof(float));
-    for (int pass = 0; pass < LOOK_PASSES; pass++) {
-        enum scaled_loss loss = pass == LOOK_D_FAKE ? LOSS_D_FAKE : LOSS_D_REAL;
-        TRY(list_pass(&look->survey[pass], trainer->device, g, d, (enum look_pass)pass,
+    for (int pass = 0; pass < GAN_PASSES; pass++) {
+        enum gan_pass loss = pass == PASS_D_FAKE ? PASS_D_FAKE : PASS_D_REAL;
+        TRY(list_pass(&look->survey[pass], trainer->device, g, d, (enum gan_pass)pass,
                       topology_grads(&trainer->topology, loss),
                       trainer_fakes_grad(trainer)));
         reserve_stats(look, look->stats, pass);
@@ -193,12 +193,12 @@ void look_release(struct look *look)
         return;
     if (look->repeat)
         look->device->ops->queue.forget(look->device, &look->repeat);
-    for (int pass = 0; pass < LOOK_PASSES; pass++) {
+    for (int pass = 0; pass < GAN_PASSES; pass++) {
         survey_release(&look->survey[pass]);
         survey_release(&look->twin_survey[pass]);
     }
-    net_release(&look->twin[NETWORK_G]);
-    net_release(&look->twin[NETWORK_D]);
+    net_release(&look->twin[ROLE_G]);
+    net_release(&look->twin[ROLE_D]);
     free(look->views);
     free(look->view_stats);
     free(look->trial_stats);
@@ -215,11 +215,11 @@ int look_is_due(const struct trainer *trainer, int64_t step)
 }
 
 // The pass of a network's f32 twin that corresponds to `backward`.
-static struct backward twin_backward(struct look *look, enum look_pass pass, int network,
+static struct backward twin_backward(struct look *look, enum gan_pass pass, int network,
                                      const struct backward *backward)
 {
-    struct net *twin = &look->twin[network], *d = &look->twin[NETWORK_D];
-    int is_d = network == NETWORK_D;
+    struct net *twin = &look->twin[network], *d = &look->twin[ROLE_D];
+    int is_d = network == ROLE_D;
     return (struct backward){.x = is_d ? twin_input(look, pass) : &look->twin_latents,
                              .dy = is_d ? &d->output_grad : &d->input_grad,
                              .dx = backward->dx ? &d->input_grad : NULL,
@@ -227,7 +227,7 @@ static struct backward twin_backward(struct look *look, enum look_pass pass, int
                              .accumulates = backward->accumulates};
 }
 
-void look_backward(struct trainer *trainer, enum look_pass pass, struct net *net,
+void look_backward(struct trainer *trainer, enum gan_pass pass, struct net *net,
                    const struct backward *backward)
 {
     struct look *look = &trainer->look;
@@ -235,7 +235,7 @@ void look_backward(struct trainer *trainer, enum look_pass pass, struct net *net
         net_backward(net, backward);
         return;
     }
-    int is_d = net == &trainer->player[NETWORK_D].net, has_twin = look_has_twin(look);
+    int is_d = net == &trainer->player[ROLE_D].net, has_twin = look_has_twin(look);
     if (is_d) { // D comes first in every pass
         survey_look_at_activations(&look->survey[pass], look->stats[pass]);
         if (has_twin)
@@ -244,7 +244,7 @@ void look_backward(struct trainer *trainer, enum look_pass pass, struct net *net
     survey_backward(&look->survey[pass], net, backward, look->stats[pass]);
     if (!has_twin)
         return;
-    int network = is_d ? NETWORK_D : NETWORK_G;
+    int network = is_d ? ROLE_D : ROLE_G;
     struct backward twin = twin_backward(look, pass, network, backward);
     survey_backward(&look->twin_survey[pass], &look->twin[network], &twin,
                     look->twin_stats[pass]);
@@ -278,14 +278,14 @@ void look_keep(struct trainer *trainer)
 {
     struct look *look = &trainer->look;
     int64_t step = trainer->progress.step;
-    fetch(look, view_of(look, step, -1), LOOK_D_REAL, LOOK_G, step);
+    fetch(look, view_of(look, step, -1), PASS_D_REAL, PASS_G_MAIN, step);
 }
 
 /* ---- taking a step again --------------------------------------------------------- */
 
 static void copy_buffers(struct trainer *trainer, float *to, const float *from)
 {
-    const struct net *d = &trainer->player[NETWORK_D].net;
+    const struct net *d = &trainer->player[ROLE_D].net;
     trainer->device->ops->memory.copy(trainer->device, to, from,
                                       d->buffer_elements * sizeof(float));
 }
@@ -293,7 +293,7 @@ static void copy_buffers(struct trainer *trainer, float *to, const float *from)
 void look_begin_trial(struct trainer *trainer)
 {
     struct look *look = &trainer->look;
-    copy_buffers(trainer, look->d_buffers, trainer->player[NETWORK_D].net.buffers);
+    copy_buffers(trainer, look->d_buffers, trainer->player[ROLE_D].net.buffers);
     look->is_on = 1;
 }
 
@@ -301,7 +301,7 @@ void look_end_trial(struct trainer *trainer)
 {
     struct look *look = &trainer->look;
     look->is_on = look_is_due(trainer, trainer->progress.step);
-    copy_buffers(trainer, trainer->player[NETWORK_D].net.buffers, look->d_buffers);
+    copy_buffers(trainer, trainer->player[ROLE_D].net.buffers, look->d_buffers);
 }
 
 int look_begin_again(struct trainer *trainer, int network)
@@ -321,17 +321,17 @@ void look_end_again(struct trainer *trainer, int network, int slot)
 {
     struct look *look = &trainer->look;
     int64_t step = trainer->progress.step;
-    int is_g = network == NETWORK_G;
+    int is_g = network == ROLE_G;
     look_end_trial(trainer);
-    fetch(look, view_of(look, step, slot), is_g ? LOOK_G : LOOK_D_REAL,
-          is_g ? LOOK_G : LOOK_D_FAKE, step);
+    fetch(look, view_of(look, step, slot), is_g ? PASS_G_MAIN : PASS_D_REAL,
+          is_g ? PASS_G_MAIN : PASS_D_FAKE, step);
 }
 
 // One for G's loss and two for D's, which may be the same.
 static struct scaler_state *scale_of(struct trainer *trainer, int network, int loss)
 {
-    static const enum scaled_loss losses[NETWORK_COUNT][2] = {
-        [NETWORK_G] = {LOSS_G, LOSS_G}, [NETWORK_D] = {LOSS_D_REAL, LOSS_D_FAKE}};
+    static const enum gan_pass losses[ROLES][2] = {
+        [ROLE_G] = {PASS_G_MAIN, PASS_G_MAIN}, [ROLE_D] = {PASS_D_REAL, PASS_D_FAKE}};
     return topology_scale(&trainer->topology, losses[network][loss]);
 }
 
@@ -365,7 +365,7 @@ void look_end_at_one(struct trainer *trainer, int network, int slot,
         memory->upload(look->device, scale_of(trainer, network, i), &kept->state[i],
                        sizeof kept->state[i]);
     view->was_tried_at_one = 1;
-    for (int pass = 0; pass < LOOK_PASSES; pass++) {
+    for (int pass = 0; pass < GAN_PASSES; pass++) {
         if (!view->has[pass])
             continue;
         memory->download(look->device, look->trial_stats, look->stats[pass],

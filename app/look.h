@@ -18,30 +18,28 @@
 #define APP_LOOK_H
 
 #include "app/results.h"
+#include "nets/role.h"
 #include "nets/survey.h"
 
 struct trainer;
 
-/* One pass through a loss, forward and backward. */
-enum look_pass { LOOK_D_REAL, LOOK_D_FAKE, LOOK_G, LOOK_PASSES };
-
 /* What was seen of one step; host memory. */
 struct look_view {
     int64_t step; // 0: nothing
-    int has[LOOK_PASSES];
+    int has[GAN_PASSES];
     int was_tried_at_one,
         overflows_at_one; // of a skip: taken a third time at a scale of 1
-    struct survey_stats *stats[LOOK_PASSES]; // [survey[pass].count]
-    struct survey_stats *twin[LOOK_PASSES];  // of the same tensors in f32, or NULL
+    struct survey_stats *stats[GAN_PASSES]; // [survey[pass].count]
+    struct survey_stats *twin[GAN_PASSES];  // of the same tensors in f32, or NULL
 };
 
 struct look {
     struct device *device;
     int is_on;             // the pass that runs is looked at
     struct repeat *repeat; // the recorded step that is
-    struct survey survey[LOOK_PASSES];
-    struct survey_stats *stats[LOOK_PASSES], *twin_stats[LOOK_PASSES]; // device
-    struct loss_sums *unread;                                          // device
+    struct survey survey[GAN_PASSES];
+    struct survey_stats *stats[GAN_PASSES], *twin_stats[GAN_PASSES]; // device
+    struct loss_sums *unread;                                        // device
     float *d_buffers; // device: D's running statistics, while a step is taken again
 
     // [RESULTS_RING] of steps with statistics, then [RESULTS_RING][record_count] of optimizer
@@ -50,8 +48,8 @@ struct look {
     struct survey_stats *view_stats, *trial_stats; // host; the latter of one pass
     int record_count;
 
-    struct net twin[2]; // [NETWORK_G], [NETWORK_D]; node_count 0 where there is none
-    struct survey twin_survey[LOOK_PASSES];
+    struct net twin[2]; // [ROLE_G], [ROLE_D]; node_count 0 where there is none
+    struct survey twin_survey[GAN_PASSES];
     struct tensor twin_real, twin_latents;
     struct arena arena;
 };
@@ -67,7 +65,7 @@ int look_is_due(const struct trainer *trainer, int64_t step);
 int look_most_entries(const struct look *look);
 
 /* net_backward(), of G or D within `pass`, looked at if that is on. */
-void look_backward(struct trainer *trainer, enum look_pass pass, struct net *net,
+void look_backward(struct trainer *trainer, enum gan_pass pass, struct net *net,
                    const struct backward *backward);
 
 /* Copies what a step with statistics showed to the host. Waits for the device. */

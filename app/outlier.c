@@ -20,7 +20,7 @@ struct trial {
 int outlier_is_possible(const struct trainer *trainer, const struct diagnosis *diagnosis,
                         int slot, float good, int64_t quiet_steps)
 {
-    const struct grad_scaler_config *scaler = &trainer->player[NETWORK_D].scaler.config;
+    const struct grad_scaler_config *scaler = &trainer->player[ROLE_D].scaler.config;
     // Only the last batch of the last optimizer step is still there, with these weights.
     int is_last = slot == trainer->config.n_dis - 1;
     return diagnosis->cause == CAUSE_SCALE && is_last && diagnosis->is_exact &&
@@ -44,7 +44,7 @@ static void replace_rows(struct trial *trial, int first, int end)
 // What the largest gradient has of its range, at the scale that overflowed: 1 is all.
 static float share_of_range(const struct trial *trial)
 {
-    const struct survey *survey = &trial->trainer->look.survey[LOOK_D_REAL];
+    const struct survey *survey = &trial->trainer->look.survey[PASS_D_REAL];
     float most = 0.0f;
     for (int i = 0; i < survey->count; i++) {
         if (trial->stats[i].inf + trial->stats[i].nan > 0)
@@ -70,8 +70,8 @@ static float share_without(struct trial *trial, int first, int end)
     upload_batch(trial, trial->mixed);
     train_real_again(trial->trainer);
     look->device->ops->memory.download(
-        look->device, trial->stats, look->stats[LOOK_D_REAL],
-        (size_t)look->survey[LOOK_D_REAL].count * sizeof *trial->stats);
+        look->device, trial->stats, look->stats[PASS_D_REAL],
+        (size_t)look->survey[PASS_D_REAL].count * sizeof *trial->stats);
     return share_of_range(trial);
 }
 
@@ -94,7 +94,7 @@ static int halve(struct trial *trial)
 static void write_scale(struct trainer *trainer, const struct scaler_state *state)
 {
     trainer->device->ops->memory.upload(trainer->device,
-                                        topology_scale(&trainer->topology, LOSS_D_REAL),
+                                        topology_scale(&trainer->topology, PASS_D_REAL),
                                         state, sizeof *state);
 }
 
@@ -114,7 +114,7 @@ int outlier_find(struct trainer *trainer, const struct diagnosis *diagnosis)
     if (trial.batch && trial.mixed && trial.stats && trial.rows > 1) {
         struct scaler_state kept, low;
         memory->download(trainer->device, &kept,
-                         topology_scale(&trainer->topology, LOSS_D_REAL), sizeof kept);
+                         topology_scale(&trainer->topology, PASS_D_REAL), sizeof kept);
         low = kept;
         low.scale = diagnosis->facts.scale / TRIAL_SHARE;
         memory->download(trainer->device, trial.batch, real->data, bytes);

@@ -44,7 +44,7 @@ static enum status write_options(const struct report *report)
 static enum status write_layers(const struct report *report, const struct storm *storm)
 {
     const struct results *results = &report->trainer->results;
-    int slot = results->record_count - (storm->network == NETWORK_G ? 1 : 2);
+    int slot = results->record_count - (storm->network == ROLE_G ? 1 : 2);
     json_t *layers =
         json_pack("{s:I, s:o}", "step", (json_int_t)report->trainer->last_place.step,
                   "layers", report_layers_of_skip(report, slot));

@@ -26,13 +26,13 @@ enum status rehearsal_open(struct rehearsal *rehearsal, struct trainer *trainer)
     memset(rehearsal, 0, sizeof *rehearsal);
     arena_begin(arena, trainer->device, "a rehearsal of the first step");
     arena_reserve(arena, (void **)&rehearsal->draw, sizeof *rehearsal->draw);
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         arena_reserve(arena, (void **)&rehearsal->buffers[network],
                       buffer_bytes(trainer, network));
     TRY(arena_commit(arena));
     memory->copy(trainer->device, rehearsal->draw, trainer->feed.draw,
                  sizeof *rehearsal->draw);
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         memory->copy(trainer->device, rehearsal->buffers[network],
                      trainer->player[network].net.buffers,
                      buffer_bytes(trainer, network));
@@ -50,7 +50,7 @@ void rehearsal_take(struct rehearsal *rehearsal, int turns,
     train_rehearse(trainer, turns, check, context);
     memory->copy(trainer->device, trainer->feed.draw, rehearsal->draw,
                  sizeof *rehearsal->draw);
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         memory->copy(trainer->device, trainer->player[network].net.buffers,
                      rehearsal->buffers[network], buffer_bytes(trainer, network));
 }

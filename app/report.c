@@ -127,7 +127,7 @@ static void fill_facts(struct report *report, struct dashboard *facts)
     facts->eta_sec = report->eta_sec;
     facts->elapsed_sec = trainer->progress.elapsed_sec;
     facts->epoch = trainer_epoch(trainer);
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct player *player = &trainer->player[network];
         facts->skipped[network] = player->record.skipped;
         facts->held[network] = player->record.held;
@@ -174,7 +174,7 @@ static void add_losses(struct report *report)
         struct step_losses losses = train_turn_losses(trainer, turn);
         const struct loss_sums *real = &losses.real, *fake = &losses.fake;
         int64_t reals = (int64_t)real->count, fakes = (int64_t)fake->count;
-        add_loss(report, NETWORK_D, real->loss / real->count + fake->loss / fake->count);
+        add_loss(report, ROLE_D, real->loss / real->count + fake->loss / fake->count);
         statistic_add_sums(&tick->score_real, reals, real->score, real->score_sq);
         statistic_add_sums(&tick->score_fake, fakes, fake->score, fake->score_sq);
         // A sign's square is 1 but for a logit of exactly 0.
@@ -182,7 +182,7 @@ static void add_losses(struct report *report)
         statistic_add_sums(&tick->sign_fake, fakes, fake->sign, fake->count);
     }
     struct loss_sums g = train_losses(trainer).g;
-    add_loss(report, NETWORK_G, g.loss / g.count);
+    add_loss(report, ROLE_G, g.loss / g.count);
 }
 
 static void update_speed(struct report *report, int is_tick_end)
@@ -276,7 +276,7 @@ static void finish_tick(struct report *report, double now)
                             ? forecast_rest(trainer, report->forecast_sec)
                             : (double)NAN;
     tick->cpu_mem_gb = peak_memory_gb();
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct player *player = &trainer->player[network];
         tick->scale[network] = scale_now(&player->scaler, &player->record);
         tick->skipped[network] = trainer->player[network].record.skipped;

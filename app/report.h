@@ -44,11 +44,11 @@ struct report {
     int has_ended;
     char reason[256]; // of the end, "" for none
     int had_picture_error;
-    int64_t quiet_steps[NETWORK_COUNT]; // taken in a row, since the last skip
-    int batch_pictures;                 // written so far: at most BATCH_PICTURES
+    int64_t quiet_steps[ROLES]; // taken in a row, since the last skip
+    int batch_pictures;         // written so far: at most BATCH_PICTURES
     struct watch watch;
-    int64_t far_steps[NETWORK_COUNT]; // in a row with a loss beyond LOSS_FAR
-    int told_losses;                  // bit 1 << network: said already
+    int64_t far_steps[ROLES]; // in a row with a loss beyond LOSS_FAR
+    int told_losses;          // bit 1 << network: said already
 };
 
 enum status report_open(struct report *report, struct trainer *trainer,

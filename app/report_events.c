@@ -17,8 +17,6 @@
 
 #define IMAGES_MAX 1024 // of a skip, in events.jsonl
 
-static const char *const network_names[NETWORK_COUNT] = {"G", "D"};
-
 // One line of events.jsonl, as of `step`; takes the object.
 static void write_event(struct report *report, json_t *event, int64_t step, double kimg)
 {
@@ -56,7 +54,7 @@ static const char *overflow_word(const struct step_record *record)
 static json_t *scale_event(const char *word, int network,
                            const struct step_record *record)
 {
-    return json_pack("{s:s, s:s, s:f, s:f}", "event", word, "net", network_names[network],
+    return json_pack("{s:s, s:s, s:f, s:f}", "event", word, "net", role_letter(network),
                      "scale_before", (double)record->scale_used, "scale_after",
                      (double)record->scale_after);
 }
@@ -222,8 +220,8 @@ static void find_outlier(struct report *report, int slot, struct diagnosis *diag
     size_t images[IMAGES_MAX];
     size_t count = diagnosis_images(trainer, slot, images, IMAGES_MAX);
     if (count == 0 || count > IMAGES_MAX ||
-        !outlier_is_possible(trainer, diagnosis, slot, report->watch.of[NETWORK_D].good,
-                             report->quiet_steps[NETWORK_D]))
+        !outlier_is_possible(trainer, diagnosis, slot, report->watch.of[ROLE_D].good,
+                             report->quiet_steps[ROLE_D]))
         return;
     int row = outlier_find(trainer, diagnosis);
     if (row < 0)
@@ -278,10 +276,10 @@ static void event_skip(struct report *report, int slot, char place[WATCH_PLACE])
     place_text(&diagnosis, place);
     find_outlier(report, slot, &diagnosis, &outlier);
     char change[160], counts[160], advice[1024];
-    overflow_advice(diagnosis.cause, &diagnosis.facts, network_names[network],
-                    outlier.text, advice, sizeof advice);
+    overflow_advice(diagnosis.cause, &diagnosis.facts, role_letter(network), outlier.text,
+                    advice, sizeof advice);
     run_folder_log(report->folder, "step %lld: %s skipped, %s%s%s%s%s%s%s%s",
-                   (long long)trainer->last_place.step, network_names[network],
+                   (long long)trainer->last_place.step, role_letter(network),
                    reason_text(trainer, slot), place[0] ? " (first in " : "", place,
                    place[0] ? ")" : "", change_text(trainer, slot, change, sizeof change),
                    counts_text(&diagnosis, counts, sizeof counts), advice[0] ? "; " : "",
@@ -302,8 +300,8 @@ static void event_held(struct report *report, int slot)
     const struct trainer *trainer = report->trainer;
     int network = train_slot_network(trainer, slot);
     run_folder_log(report->folder, "step %lld: %s held back, because %s overflowed",
-                   (long long)trainer->last_place.step, network_names[network],
-                   network_names[!network]);
+                   (long long)trainer->last_place.step, role_letter(network),
+                   role_letter(!network));
     write_step_event(report, scale_event("held", network, &trainer->last.records[slot]));
 }
 
@@ -314,7 +312,7 @@ static void event_rescale(struct report *report, int network,
     int has_grown = record->scale_after > record->scale_used;
     char after[32];
     run_folder_log(report->folder, "step %lld: %s's scale %s to %s",
-                   (long long)report->trainer->last_place.step, network_names[network],
+                   (long long)report->trainer->last_place.step, role_letter(network),
                    has_grown ? "grew" : "went down with the other's",
                    scale_text(record->scale_after, after, sizeof after));
     write_step_event(report,
@@ -341,9 +339,9 @@ void event_write_scales(struct report *report, json_t *event)
     const struct trainer *trainer = report->trainer;
     const struct player *player = trainer->player;
     json_object_set_new(event, "scale_g",
-                        json_real((double)player[NETWORK_G].record.scale_after));
+                        json_real((double)player[ROLE_G].record.scale_after));
     json_object_set_new(event, "scale_d",
-                        json_real((double)player[NETWORK_D].record.scale_after));
+                        json_real((double)player[ROLE_D].record.scale_after));
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
         json_object_set_new(event, "scale_d_fake",
                             json_real((double)trainer->fake_record.scale_after));
@@ -382,7 +380,7 @@ void event_found_scale(struct report *report, const struct found_scales *found, 
                           : json_real(ldexp(1.0, scale->exponent));
     write_step_event(
         report, json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:s, s:s, s:i, s:f}", "event",
-                          "init_scale", "net", network_names[scale->network], "loss",
+                          "init_scale", "net", role_letter(scale->network), "loss",
                           scale->loss, "found", words[scale->kind], "largest", largest,
                           "scale", (double)scale->start, "layer", scale->bad.layer,
                           "tensor", is_seen ? scale->bad.tensor : "", "rehearsals",
@@ -395,7 +393,7 @@ void event_change(struct report *report, const struct change *change, const char
     int has_net = change->network != CHANGE_OF_RUN;
     json_t *event =
         json_pack("{s:s, s:s*, s:s, s:s, s:s, s:o*, s:o*, s:s}", "event", "change", "net",
-                  has_net ? network_names[change->network] : NULL, "key", change->key,
+                  has_net ? role_letter(change->network) : NULL, "key", change->key,
                   "before", change->before, "after", change->after, "scale_before",
                   has_net ? json_real((double)change->scale_before) : NULL, "scale_after",
                   has_net ? json_real((double)change->scale_after) : NULL, "by", by);

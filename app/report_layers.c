@@ -17,7 +17,7 @@ _Static_assert((int)LAYER_ACTIVATIONS == (int)SURVEY_ACTIVATION &&
                    (int)LAYER_WEIGHT_GRADIENTS == (int)SURVEY_WEIGHT_GRADIENT,
                "the heat map counts tensors as the survey does");
 
-static const char *const pass_names[LOOK_PASSES] = {"real", "fakes", "generator"};
+static const char *const pass_names[GAN_PASSES] = {"real", "fakes", "generator"};
 
 /* ---- one tensor ------------------------------------------------------------------ */
 
@@ -55,7 +55,7 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(strtod(digits, NULL)) : json_null();
 }
 
-static json_t *tensor_json(enum look_pass pass, const struct survey_entry *entry,
+static json_t *tensor_json(enum gan_pass pass, const struct survey_entry *entry,
                            const struct tensor_facts *facts)
 {
     char layer[NET_NAME_MAX + 8];
@@ -75,9 +75,9 @@ static json_t *tensor_json(enum look_pass pass, const struct survey_entry *entry
 /* ---- one look -------------------------------------------------------------------- */
 
 // In G's pass D only hands on, at G's scale: the map shows D in its own passes.
-static int is_in_map(enum look_pass pass, const struct survey_entry *entry)
+static int is_in_map(enum gan_pass pass, const struct survey_entry *entry)
 {
-    return (pass == LOOK_G) == (entry->net->name[0] == 'g');
+    return (pass == PASS_G_MAIN) == (entry->net->name[0] == 'g');
 }
 
 static void add_to_column(const struct report *report, struct layer_column *column,
@@ -118,7 +118,7 @@ static void begin_line(const struct report *report, struct look_line *line,
 
 // `twin` may be NULL; and `column`, of the heat map.
 static void add_tensors(const struct report *report, json_t *tensors,
-                        struct layer_column *column, enum look_pass pass,
+                        struct layer_column *column, enum gan_pass pass,
                         const struct survey *survey, const struct survey_stats *stats,
                         const struct survey_stats *twin)
 {
@@ -134,9 +134,9 @@ static void add_tensors(const struct report *report, json_t *tensors,
 static void add_view(const struct report *report, json_t *tensors,
                      struct layer_column *column, const struct look_view *view)
 {
-    for (int pass = 0; pass < LOOK_PASSES; pass++)
+    for (int pass = 0; pass < GAN_PASSES; pass++)
         if (view->has[pass])
-            add_tensors(report, tensors, column, (enum look_pass)pass,
+            add_tensors(report, tensors, column, (enum gan_pass)pass,
                         &report->trainer->look.survey[pass], view->stats[pass],
                         view->twin[pass]);
 }
@@ -147,7 +147,7 @@ static void add_remains(const struct report *report, json_t *tensors,
 {
     const struct trainer *trainer = report->trainer;
     int network = train_slot_network(trainer, slot);
-    add_tensors(report, tensors, column, network == NETWORK_G ? LOOK_G : LOOK_D_FAKE,
+    add_tensors(report, tensors, column, network == ROLE_G ? PASS_G_MAIN : PASS_D_FAKE,
                 &trainer->survey[network],
                 trainer->last.stats + slot * trainer->results.stats_count, NULL);
 }
@@ -158,10 +158,10 @@ static void end_line(struct report *report, struct look_line *line)
     layers_add(monitor_layers(report->monitor), &line->column);
     json_t *json = json_pack(
         "{s:s, s:o, s:f, s:f, s:I, s:f, s:i, s:I}", "reason", line->reason, "layers",
-        line->tensors, "scale_g", (double)player[NETWORK_G].record.scale_used, "scale_d",
-        (double)player[NETWORK_D].record.scale_used, "step",
-        (json_int_t)line->column.step, "kimg", line->column.kimg, "rollbacks",
-        report->trainer->progress.rollbacks, "timestamp", (json_int_t)time(NULL));
+        line->tensors, "scale_g", (double)player[ROLE_G].record.scale_used, "scale_d",
+        (double)player[ROLE_D].record.scale_used, "step", (json_int_t)line->column.step,
+        "kimg", line->column.kimg, "rollbacks", report->trainer->progress.rollbacks,
+        "timestamp", (json_int_t)time(NULL));
     char *text = json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(json);
     if (text)
@@ -208,9 +208,9 @@ static int is_looked_at(const struct survey *survey, const struct net *net, int 
 void report_name_layers(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
-    const struct survey *survey = &trainer->look.survey[LOOK_G];
+    const struct survey *survey = &trainer->look.survey[PASS_G_MAIN];
     char name[NET_NAME_MAX + 8];
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct net *net = &trainer->player[network].net;
         for (int row = 0; row < net->node_count; row++)
             if (is_looked_at(survey, net, row))
@@ -227,7 +227,7 @@ void report_layers(struct report *report)
     if (view)
         write_view(report, view, "grad-stats", 0);
     for (int slot = 0; slot < trainer->results.record_count; slot++) {
-        int is_g = train_slot_network(trainer, slot) == NETWORK_G;
+        int is_g = train_slot_network(trainer, slot) == ROLE_G;
         const char *reason = is_g ? "skip G" : "skip D";
         const struct look_view *skip = look_at_skip(trainer, slot);
         if (!trainer->last.records[slot].was_skipped)

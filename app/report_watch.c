@@ -10,11 +10,6 @@
 #include "app/report_events.h"
 #include "app/train.h"
 
-static const char *const names[NETWORK_COUNT] = {"G", "D"};
-
-_Static_assert((int)WATCH_G == (int)NETWORK_G && (int)WATCH_D == (int)NETWORK_D,
-               "scaler/ counts the networks as app/ does");
-
 // 0 for a scale that does not grow.
 static int64_t interval_of(const struct report *report, int network)
 {
@@ -25,13 +20,12 @@ static int64_t interval_of(const struct report *report, int network)
 
 void report_watch_open(struct report *report)
 {
-    watch_begin(&report->watch, interval_of(report, NETWORK_G),
-                interval_of(report, NETWORK_D));
+    watch_begin(&report->watch, interval_of(report, ROLE_G), interval_of(report, ROLE_D));
 }
 
 void report_watch_follow(struct report *report)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         report->watch.of[network].growth_interval = interval_of(report, network);
 }
 
@@ -59,8 +53,7 @@ static void recall_event(void *context, json_t *event)
     struct report *report = context;
     const char *word = word_of(event, "event");
     if (strcmp(word, "loss") == 0)
-        report->told_losses |=
-            1 << (word_of(event, "net")[0] == 'G' ? NETWORK_G : NETWORK_D);
+        report->told_losses |= 1 << (word_of(event, "net")[0] == 'G' ? ROLE_G : ROLE_D);
     report->batch_pictures += word_of(event, "picture")[0] != '\0';
     if (strcmp(word, "drift") == 0)
         word = word_of(event, "kind");
@@ -122,11 +115,12 @@ static void tell_oscillation(struct report *report, int slot)
         "at that layer (a smaller --%c-width, or %s %s), or images "
         "unlike the others (their files are in events.jsonl). This warning is not "
         "repeated",
-        names[network], WATCH_SWINGS, (long long)own->growth_interval, WATCH_INTERVALS,
-        swings, network == NETWORK_G ? 'g' : 'd', network == NETWORK_G ? 'g' : 'd',
-        layers[0] ? "--fp32-layers" : "--precision", layers[0] ? layers : "fp32");
+        role_letter(network), WATCH_SWINGS, (long long)own->growth_interval,
+        WATCH_INTERVALS, swings, network == ROLE_G ? 'g' : 'd',
+        network == ROLE_G ? 'g' : 'd', layers[0] ? "--fp32-layers" : "--precision",
+        layers[0] ? layers : "fp32");
     event_write(report, json_pack("{s:s, s:s, s:o}", "event", "oscillation", "net",
-                                  names[network], "swings", swings_json(own)));
+                                  role_letter(network), "swings", swings_json(own)));
 }
 
 /* ---- G and D --------------------------------------------------------------------- */
@@ -151,17 +145,18 @@ static void tell_stuck(struct report *report, int network)
     snprintf(text, sizeof text,
              "%s skipped its last %lld steps while %s took all of its own, and trains "
              "ahead of it; see why in log.txt, or hold both back with --skip both",
-             names[network], (long long)report->watch.of[network].stuck, names[!network]);
+             role_letter(network), (long long)report->watch.of[network].stuck,
+             role_letter(!network));
     if (holds_both(report)) // where D has more steps than G
         snprintf(text, sizeof text, "%s skipped its last %lld steps; see why in log.txt",
-                 names[network], (long long)report->watch.of[network].stuck);
-    tell_drift(report, "stuck", names[network], text);
+                 role_letter(network), (long long)report->watch.of[network].stuck);
+    tell_drift(report, "stuck", role_letter(network), text);
 }
 
 static void tell_rates(struct report *report)
 {
-    const struct watched *g = &report->watch.of[NETWORK_G];
-    const struct watched *d = &report->watch.of[NETWORK_D];
+    const struct watched *g = &report->watch.of[ROLE_G];
+    const struct watched *d = &report->watch.of[ROLE_D];
     char text[256];
     snprintf(text, sizeof text,
              "G skips %.1f %% of its steps and D %.1f %%, so one learns more often than "
@@ -179,8 +174,8 @@ static void tell_scales(struct report *report)
         "the scales of G (%s) and D (%s) have been more than 2^%.0f apart for a "
         "growth interval: the gradients of the one with the larger scale are fading; "
         "see them with --grad-stats",
-        scale_text(report->watch.of[NETWORK_G].scale, g, sizeof g),
-        scale_text(report->watch.of[NETWORK_D].scale, d, sizeof d), WATCH_APART);
+        scale_text(report->watch.of[ROLE_G].scale, g, sizeof g),
+        scale_text(report->watch.of[ROLE_D].scale, d, sizeof d), WATCH_APART);
     tell_drift(report, "scales", "", text);
 }
 
@@ -205,8 +200,8 @@ void report_watch(struct report *report, int slot, const char *place)
 void report_watch_loss(struct report *report, int network, double loss)
 {
     int64_t *steps = &report->far_steps[network];
-    const char *name = names[network];
-    char letter = network == NETWORK_G ? 'g' : 'd';
+    const char *name = role_letter(network);
+    char letter = network == ROLE_G ? 'g' : 'd';
     *steps = isfinite(loss) && loss > LOSS_FAR ? *steps + 1 : 0;
     if (*steps < LOSS_FAR_STEPS || report->told_losses & 1 << network)
         return;

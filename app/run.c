@@ -49,7 +49,7 @@ static void say_data_notes(struct run *run)
 // What the settings of a resume have made of the scales that were saved.
 static void say_scales(struct run *run)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         if (run->trainer.player[network].scaler.note[0])
             report_say(&run->report, "        %s",
                        run->trainer.player[network].scaler.note);
@@ -64,7 +64,7 @@ struct activation_bytes {
 static struct activation_bytes activation_bytes(const struct trainer *trainer)
 {
     struct activation_bytes bytes = {0};
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct net *net = &trainer->player[network].net;
         bytes.kept += net->kept_bytes;
         bytes.unkept += net->unkept_bytes;
@@ -98,15 +98,14 @@ static void say_recompute(struct run *run)
 static void say_found_scales(struct run *run)
 {
     const struct config *config = &run->config;
-    const struct network_config *own[] = {
-        [NETWORK_G] = &config->g, [NETWORK_D] = &config->d};
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    const struct network_config *own[] = {[ROLE_G] = &config->g, [ROLE_D] = &config->d};
+    for (int network = 0; network < ROLES; network++)
         if (!run->is_resumed && own[network]->init_scale == 0.0 &&
             !run->trainer.player[network].scaler.config.enabled)
             report_say(&run->report,
                        "scale   %c has no loss scale, so init-scale auto has nothing to "
                        "find",
-                       network == NETWORK_G ? 'G' : 'D');
+                       network == ROLE_G ? 'G' : 'D');
     for (int i = 0; i < run->found.count; i++) {
         char line[INIT_SCALE_LINE];
         report_say(&run->report, "scale   %s",
@@ -234,11 +233,10 @@ enum status run_prepare(struct run *run)
 enum status run_write_layer_types(const struct run *run)
 {
     const struct player *player = run->trainer.player;
-    const struct net *nets[] = {&player[NETWORK_G].net, &player[NETWORK_D].net};
+    const struct net *nets[] = {&player[ROLE_G].net, &player[ROLE_D].net};
     char path[1024];
     return layer_types_write(
-        run_folder_file(&run->folder, path, sizeof path, "precision.json"), nets,
-        NETWORK_COUNT);
+        run_folder_file(&run->folder, path, sizeof path, "precision.json"), nets, ROLES);
 }
 
 enum status run_train(struct run *run)
@@ -267,9 +265,9 @@ static double recompute_seconds(struct trainer *trainer)
     double started = now_seconds();
     for (int turn = 0; turn < turns; turn++) {
         for (int i = 0; i < 2 * config_step_batches(config); i++)
-            net_recompute(&trainer->player[NETWORK_D].net);
+            net_recompute(&trainer->player[ROLE_D].net);
         for (int i = 0; i < config->g.accum; i++)
-            net_recompute(&trainer->player[NETWORK_G].net);
+            net_recompute(&trainer->player[ROLE_G].net);
     }
     memory->wait(trainer->device);
     return (now_seconds() - started) / turns;
@@ -307,7 +305,7 @@ static void print_dry(struct run *run, double per_kimg)
 {
     struct trainer *trainer = &run->trainer;
     char eta[32];
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         summary_print(stdout, &trainer->player[network].net);
     printf("device: %s\n", trainer->device->description);
     if (run->group)

@@ -35,11 +35,11 @@ struct run {
     double forecast_sec;       // an image, before the first step
     char last_snapshot[1024];  // "" before the first
     char last_grid[1024];
-    char good_snapshot[1024];    // the last one from outside of an overflow storm
-    int in_storm[NETWORK_COUNT]; // which has been told
-    int64_t saved_at;            // images at the last snapshot, -1 before
-    int save_failed;             // the newest attempt did
-    enum status save_status;     // of that attempt
+    char good_snapshot[1024]; // the last one from outside of an overflow storm
+    int in_storm[ROLES];      // which has been told
+    int64_t saved_at;         // images at the last snapshot, -1 before
+    int save_failed;          // the newest attempt did
+    enum status save_status;  // of that attempt
     int is_paused, is_resumed;
     int was_stopped;      // by a key, a signal or ctl, before its end
     double saved_kimg;    // the length in the settings of the checkpoint that is resumed

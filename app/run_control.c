@@ -110,7 +110,7 @@ static enum status scale_by(struct run *run, int network, double factor, const c
     char request[64];
     struct reply reply;
     const struct grad_scaler *scaler = &run->trainer.player[network].scaler;
-    snprintf(request, sizeof request, "%c.scale=%.9g", network == NETWORK_G ? 'g' : 'd',
+    snprintf(request, sizeof request, "%c.scale=%.9g", network == ROLE_G ? 'g' : 'd',
              (double)grad_scaler_read(scaler).scale * factor);
     TRY(change(run, request, key, &reply));
     if (reply.status != STATUS_OK)
@@ -247,10 +247,10 @@ enum status run_serve_control(struct run *run, int *requests)
         int bit, network;
         double factor;
         const char *name;
-    } keys[] = {{REQUEST_HALVE_G, NETWORK_G, 0.5, "key {"},
-                {REQUEST_DOUBLE_G, NETWORK_G, 2.0, "key }"},
-                {REQUEST_HALVE_D, NETWORK_D, 0.5, "key ["},
-                {REQUEST_DOUBLE_D, NETWORK_D, 2.0, "key ]"}};
+    } keys[] = {{REQUEST_HALVE_G, ROLE_G, 0.5, "key {"},
+                {REQUEST_DOUBLE_G, ROLE_G, 2.0, "key }"},
+                {REQUEST_HALVE_D, ROLE_D, 0.5, "key ["},
+                {REQUEST_DOUBLE_D, ROLE_D, 2.0, "key ]"}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (*requests & keys[i].bit)
             TRY(scale_by(run, keys[i].network, keys[i].factor, keys[i].name));

@@ -215,7 +215,7 @@ static enum status one_step(struct run *run)
 
 static void write_last_tick(struct run *run)
 {
-    if (run->report.tick.loss[NETWORK_G].num > 0)
+    if (run->report.tick.loss[ROLE_G].num > 0)
         report_tick(&run->report);
 }
 

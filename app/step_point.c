@@ -40,10 +40,10 @@ struct history_point step_point(const struct trainer *trainer)
     struct step_losses losses = train_losses(trainer);
     struct history_point point = {.step = trainer->last_place.step,
                                   .kimg = (double)trainer->last_place.images / 1000.0};
-    point.loss[NETWORK_G] = (float)(losses.g.loss / losses.g.count);
-    point.loss[NETWORK_D] = (float)(losses.real.loss / losses.real.count +
-                                    losses.fake.loss / losses.fake.count);
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    point.loss[ROLE_G] = (float)(losses.g.loss / losses.g.count);
+    point.loss[ROLE_D] = (float)(losses.real.loss / losses.real.count +
+                                 losses.fake.loss / losses.fake.count);
+    for (int network = 0; network < ROLES; network++)
         if (trainer->player[network].scaler.config.enabled)
             point.scale[network] = trainer->player[network].record.scale_after;
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)

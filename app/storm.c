@@ -44,8 +44,8 @@ static const char *place_text(const struct storm *storm, char *text, size_t byte
 
 static void tell_reason(const struct trainer *trainer, struct storm *storm)
 {
-    const char *name = storm->network == NETWORK_G ? "G" : "D";
-    char letter = storm->network == NETWORK_G ? 'g' : 'd';
+    const char *name = storm->network == ROLE_G ? "G" : "D";
+    char letter = storm->network == ROLE_G ? 'g' : 'd';
     char *what = storm->what, keep[OVERFLOW_KEEP], advice[512], place[WATCH_PLACE + 16];
     const char *where = place_text(storm, place, sizeof place);
     enum overflow_cause cause = storm->skip.cause;
@@ -91,8 +91,8 @@ int storm_find_in(const struct trainer *trainer, int network, struct storm *stor
 int storm_find(const struct trainer *trainer, struct storm *storm)
 {
     struct storm of_g;
-    int is_in_g = storm_find_in(trainer, NETWORK_G, &of_g);
-    if (!storm_find_in(trainer, NETWORK_D, storm)) {
+    int is_in_g = storm_find_in(trainer, ROLE_G, &of_g);
+    if (!storm_find_in(trainer, ROLE_D, storm)) {
         if (is_in_g)
             *storm = of_g;
         return is_in_g;

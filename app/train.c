@@ -30,17 +30,17 @@
 // Runs D on `input` and leaves dL/dlogit, times the scale, where its backward pass starts.
 // `batches` make the optimizer step that this is for. Returns what D has read.
 static const struct tensor *judge(struct trainer *trainer, const struct tensor *input,
-                                  float target, enum scaled_loss loss, int batches,
+                                  float target, enum gan_pass loss, int batches,
                                   struct loss_sums *sums)
 {
     const struct ops *ops = trainer->device->ops;
-    struct net *d = &trainer->player[NETWORK_D].net;
+    struct net *d = &trainer->player[ROLE_D].net;
     if (!precision_agrees(input, &d->input)) {
         ops->pointwise.cast(trainer->device, input, &trainer->fakes);
         input = &trainer->fakes;
     }
     net_forward(d, input, NET_TRAIN);
-    inject_activation(trainer, NETWORK_D);
+    inject_activation(trainer, ROLE_D);
     ops->loss.bce_logits(trainer->device, net_output(d), target,
                          1.0f / (float)(trainer->device->world * batches),
                          topology_scale(&trainer->topology, loss), &d->output_grad, sums);
@@ -49,15 +49,15 @@ static const struct tensor *judge(struct trainer *trainer, const struct tensor *
 }
 
 // D's weight gradients of the loss that was just judged, added to those that are there.
-static void learn(struct trainer *trainer, const struct tensor *x, enum scaled_loss loss,
+static void learn(struct trainer *trainer, const struct tensor *x, enum gan_pass loss,
                   int is_first)
 {
-    struct net *d = &trainer->player[NETWORK_D].net;
+    struct net *d = &trainer->player[ROLE_D].net;
     struct backward backward = {.x = x,
                                 .dy = &d->output_grad,
                                 .grads = topology_grads(&trainer->topology, loss),
                                 .accumulates = !is_first};
-    look_backward(trainer, loss == LOSS_D_REAL ? LOOK_D_REAL : LOOK_D_FAKE, d, &backward);
+    look_backward(trainer, loss == PASS_D_REAL ? PASS_D_REAL : PASS_D_FAKE, d, &backward);
 }
 
 static void keep_record(struct trainer *trainer, int network, int slot)
@@ -73,41 +73,41 @@ static void learn_from_real(struct trainer *trainer, int is_first, struct loss_s
 {
     const struct tensor *x =
         judge(trainer, &trainer->feed.real, 1.0f - (float)trainer->config.label_smoothing,
-              LOSS_D_REAL, trainer->config.d.accum, sums);
-    learn(trainer, x, LOSS_D_REAL, is_first);
+              PASS_D_REAL, trainer->config.d.accum, sums);
+    learn(trainer, x, PASS_D_REAL, is_first);
 }
 
 static void learn_from_fakes(struct trainer *trainer, int is_first,
                              struct loss_sums *sums)
 {
-    int begins = is_first && topology_has_own_grads(&trainer->topology, LOSS_D_FAKE);
-    const struct tensor *x = judge(trainer, net_output(&trainer->player[NETWORK_G].net),
-                                   0.0f, LOSS_D_FAKE, trainer->config.d.accum, sums);
-    learn(trainer, x, LOSS_D_FAKE, begins);
+    int begins = is_first && topology_has_own_grads(&trainer->topology, PASS_D_FAKE);
+    const struct tensor *x = judge(trainer, net_output(&trainer->player[ROLE_G].net),
+                                   0.0f, PASS_D_FAKE, trainer->config.d.accum, sums);
+    learn(trainer, x, PASS_D_FAKE, begins);
 }
 
 static void learn_to_deceive(struct trainer *trainer, int is_first,
                              struct loss_sums *sums)
 {
-    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
+    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
     const struct tensor *x =
-        judge(trainer, net_output(g), 1.0f, LOSS_G, trainer->config.g.accum, sums);
+        judge(trainer, net_output(g), 1.0f, PASS_G_MAIN, trainer->config.g.accum, sums);
     struct backward through_d = {.x = x, .dy = &d->output_grad, .dx = &d->input_grad};
     struct backward into_g = {.x = &trainer->feed.latents,
                               .dy = trainer_fakes_grad(trainer),
                               .grads = g->grads,
                               .accumulates = !is_first};
-    look_backward(trainer, LOOK_G, d, &through_d);
+    look_backward(trainer, PASS_G_MAIN, d, &through_d);
     if (into_g.dy != through_d.dx)
         trainer->device->ops->pointwise.cast(trainer->device, through_d.dx,
                                              &g->output_grad);
-    look_backward(trainer, LOOK_G, g, &into_g);
+    look_backward(trainer, PASS_G_MAIN, g, &into_g);
 }
 
 static void take_last_batch(struct trainer *trainer, int network)
 {
     struct loss_sums *sums = trainer->look.unread;
-    if (network == NETWORK_D) {
+    if (network == ROLE_D) {
         learn_from_real(trainer, 1, sums);
         learn_from_fakes(trainer, 1, sums);
     } else {
@@ -143,7 +143,7 @@ static void sum_gradients(struct trainer *trainer, int network)
     const struct topology *topology = &trainer->topology;
     const struct group_ops *group = &trainer->device->ops->group;
     group->sum_f32(trainer->device, net->grads, net->param_elements);
-    if (network == NETWORK_D && topology_has_own_grads(topology, LOSS_D_FAKE))
+    if (network == ROLE_D && topology_has_own_grads(topology, PASS_D_FAKE))
         group->sum_f32(trainer->device, topology->fake_grads, net->param_elements);
 }
 
@@ -154,14 +154,14 @@ static void finish_step(struct trainer *trainer, int network, int slot)
     struct topology *topology = &trainer->topology;
     const struct ops *ops = trainer->device->ops;
     struct results *results = &trainer->results;
-    int has_fakes = network == NETWORK_D && topology_has_own_grads(topology, LOSS_D_FAKE);
+    int has_fakes = network == ROLE_D && topology_has_own_grads(topology, PASS_D_FAKE);
     inject_gradient(trainer, network);
     sum_gradients(trainer, network);
-    topology_step(topology, (enum scaled_network)network);
+    topology_step(topology, (enum role)network);
     survey_look(&trainer->survey[network], player->scaler.state,
                 results->here.stats + slot * results->stats_count);
     take_again(trainer, network, slot);
-    topology_update(topology, (enum scaled_network)network);
+    topology_update(topology, (enum role)network);
     keep_record(trainer, network, slot);
     if (has_fakes)
         ops->memory.copy(trainer->device, results->here.fakes + slot,
@@ -171,12 +171,12 @@ static void finish_step(struct trainer *trainer, int network, int slot)
 // One batch of a step of D.
 static void discriminator_batch(struct trainer *trainer, int batch, int is_first)
 {
-    struct net *g = &trainer->player[NETWORK_G].net;
+    struct net *g = &trainer->player[ROLE_G].net;
     struct loss_sums *sums = trainer->results.here.sums + 2 * batch;
     feed_draw(&trainer->feed, batch);
     learn_from_real(trainer, is_first, &sums[0]);
     net_forward(g, &trainer->feed.latents, NET_TRAIN);
-    inject_activation(trainer, NETWORK_G);
+    inject_activation(trainer, ROLE_G);
     learn_from_fakes(trainer, is_first, &sums[1]);
 }
 
@@ -215,8 +215,8 @@ static void generator_passes(struct trainer *trainer)
         if (part == common_batches(config))
             feed_pass_over(&trainer->feed); // D's last, which came first
         feed_draw_again(&trainer->feed);
-        net_forward(&trainer->player[NETWORK_G].net, &trainer->feed.latents, NET_TRAIN);
-        inject_activation(trainer, NETWORK_G);
+        net_forward(&trainer->player[ROLE_G].net, &trainer->feed.latents, NET_TRAIN);
+        inject_activation(trainer, ROLE_G);
         generator_batch(trainer, part);
     }
 }
@@ -227,12 +227,12 @@ static void whole_step(void *argument)
     inject_weights(trainer);
     for (int turn = 0; turn < trainer->config.n_dis; turn++) {
         discriminator_passes(trainer, turn);
-        finish_step(trainer, NETWORK_D, turn);
+        finish_step(trainer, ROLE_D, turn);
     }
     generator_passes(trainer);
-    finish_step(trainer, NETWORK_G, trainer->results.record_count - 1);
+    finish_step(trainer, ROLE_G, trainer->results.record_count - 1);
     if (trainer->topology.kind == TOPOLOGY_SHARED)
-        keep_record(trainer, NETWORK_D,
+        keep_record(trainer, ROLE_D,
                     0); // the one rule for both has written it only now
 }
 
@@ -242,12 +242,12 @@ void train_rehearse(struct trainer *trainer, int turns,
 {
     for (int turn = 0; turn < turns; turn++) {
         discriminator_passes(trainer, turn);
-        sum_gradients(trainer, NETWORK_D);
-        check(trainer, NETWORK_D, context);
+        sum_gradients(trainer, ROLE_D);
+        check(trainer, ROLE_D, context);
     }
     generator_passes(trainer);
-    sum_gradients(trainer, NETWORK_G);
-    check(trainer, NETWORK_G, context);
+    sum_gradients(trainer, ROLE_G);
+    check(trainer, ROLE_G, context);
 }
 
 void train_step(struct trainer *trainer)
@@ -280,8 +280,8 @@ int train_pending(const struct trainer *trainer)
  * moves after each optimizer step, D's is where G's step left it. */
 static void take_records(struct trainer *trainer)
 {
-    struct step_record *d = &trainer->player[NETWORK_D].record;
-    const struct step_record *g = &trainer->player[NETWORK_G].record;
+    struct step_record *d = &trainer->player[ROLE_D].record;
+    const struct step_record *g = &trainer->player[ROLE_G].record;
     for (int slot = 0; slot < trainer->results.record_count; slot++)
         trainer->player[train_slot_network(trainer, slot)].record =
             trainer->last.records[slot];
@@ -346,5 +346,5 @@ struct step_losses train_losses(const struct trainer *trainer)
 
 int train_slot_network(const struct trainer *trainer, int slot)
 {
-    return slot + 1 < trainer->results.record_count ? NETWORK_D : NETWORK_G;
+    return slot + 1 < trainer->results.record_count ? ROLE_D : ROLE_G;
 }

@@ -20,14 +20,14 @@ enum dtype precision_dtype(int precision)
 
 enum dtype trainer_dtype(const struct config *config, int network)
 {
-    const struct network_config *own = network == NETWORK_G ? &config->g : &config->d;
+    const struct network_config *own = network == ROLE_G ? &config->g : &config->d;
     return precision_dtype(config_precision(config, own));
 }
 
 int trainer_gradients_are_half(const struct config *config, int network)
 {
-    return trainer_dtype(config, NETWORK_D) == DTYPE_F16 ||
-           (network == NETWORK_G && trainer_dtype(config, NETWORK_G) == DTYPE_F16);
+    return trainer_dtype(config, ROLE_D) == DTYPE_F16 ||
+           (network == ROLE_G && trainer_dtype(config, ROLE_G) == DTYPE_F16);
 }
 
 struct dcgan_config trainer_dcgan_config(const struct config *config, int channels)
@@ -85,15 +85,14 @@ int trainer_wants_scaler(const struct config *config, int network)
 
 int trainer_net_options(const struct config *config, int network)
 {
-    return (network == NETWORK_D ? NET_INPUT_GRAD : 0) |
+    return (network == ROLE_D ? NET_INPUT_GRAD : 0) |
            (config->recompute ? NET_RECOMPUTE : 0);
 }
 
 static enum status create_player(struct trainer *trainer, int network)
 {
-    static const char *const names[] = {[NETWORK_G] = "g", [NETWORK_D] = "d"};
     const struct config *config = &trainer->config;
-    const struct network_config *own = network == NETWORK_G ? &config->g : &config->d;
+    const struct network_config *own = network == ROLE_G ? &config->g : &config->d;
     struct player *player = &trainer->player[network];
     struct adam_config adam = {.lr = (float)own->lr,
                                .beta1 = (float)own->beta1,
@@ -108,12 +107,9 @@ static enum status create_player(struct trainer *trainer, int network)
     TRY(net_plan(&player->net, trainer_net_options(config, network)));
     net_initialise(&player->net, (uint64_t)config->seed, (uint64_t)network);
     TRY(adam_create(&player->adam, &player->net, &adam));
-    return grad_scaler_create(&player->scaler, trainer->device, names[network], &scaler);
+    return grad_scaler_create(&player->scaler, trainer->device, role_name(network),
+                              &scaler);
 }
-
-_Static_assert((int)SCALED_G == (int)NETWORK_G && (int)SCALED_D == (int)NETWORK_D &&
-                   (int)SCALED_COUNT == (int)NETWORK_COUNT,
-               "scaler/ counts the networks as app/ does");
 
 static enum status create_topology(struct trainer *trainer)
 {
@@ -125,10 +121,10 @@ static enum status create_topology(struct trainer *trainer)
         kind = TOPOLOGY_SHARED_PER_STEP;
     else if (config->scaler == SCALER_PER_LOSS)
         kind = TOPOLOGY_PER_LOSS;
-    struct scaled network[SCALED_COUNT];
-    for (int i = 0; i < SCALED_COUNT; i++) {
+    struct scaled network[ROLES];
+    for (int i = 0; i < ROLES; i++) {
         struct player *player = &trainer->player[i];
-        const struct network_config *own = i == NETWORK_G ? &config->g : &config->d;
+        const struct network_config *own = i == ROLE_G ? &config->g : &config->d;
         network[i] = (struct scaled){.scaler = &player->scaler,
                                      .adam = &player->adam,
                                      .clip_norm = (float)own->clip_norm};
@@ -141,15 +137,15 @@ static enum status create_topology(struct trainer *trainer)
 // G's output gradient: the same memory, nothing is copied. Where they do not, both are cast.
 const struct tensor *trainer_fakes_grad(const struct trainer *trainer)
 {
-    const struct net *g = &trainer->player[NETWORK_G].net;
-    const struct net *d = &trainer->player[NETWORK_D].net;
+    const struct net *g = &trainer->player[ROLE_G].net;
+    const struct net *d = &trainer->player[ROLE_D].net;
     return precision_agrees(&g->output_grad, &d->input_grad) ? &d->input_grad
                                                              : &g->output_grad;
 }
 
 static enum status create_meeting(struct trainer *trainer)
 {
-    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
+    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
     if (precision_agrees(net_output(g), &d->input))
         return STATUS_OK;
     trainer->fakes = d->input;
@@ -162,14 +158,14 @@ static enum status create_networks(struct trainer *trainer)
 {
     const struct config *config = &trainer->config;
     struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
-    struct net *g = &trainer->player[NETWORK_G].net, *d = &trainer->player[NETWORK_D].net;
-    TRY(dcgan_generator(g, trainer->device, &sizes, trainer_dtype(config, NETWORK_G),
+    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
+    TRY(dcgan_generator(g, trainer->device, &sizes, trainer_dtype(config, ROLE_G),
                         trainer_rows(trainer)));
-    TRY(dcgan_discriminator(d, trainer->device, &sizes, trainer_dtype(config, NETWORK_D),
+    TRY(dcgan_discriminator(d, trainer->device, &sizes, trainer_dtype(config, ROLE_D),
                             trainer_rows(trainer)));
     const struct net *both[] = {g, d};
-    TRY(precision_check_patterns(config->fp32_layers, both, NETWORK_COUNT));
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    TRY(precision_check_patterns(config->fp32_layers, both, ROLES));
+    for (int network = 0; network < ROLES; network++)
         TRY(create_player(trainer, network));
     TRY(create_topology(trainer));
     g->has_synced_norm = d->has_synced_norm =
@@ -177,19 +173,19 @@ static enum status create_networks(struct trainer *trainer)
     TRY(create_meeting(trainer));
     TRY(ema_create(&trainer->ema, g, config->ema_kimg, config->ema_rampup));
     ema_reset(&trainer->ema);
-    ema_attach(&trainer->ema, &trainer->player[NETWORK_G].adam);
+    ema_attach(&trainer->ema, &trainer->player[ROLE_G].adam);
     struct queue_ops queue = trainer->device->ops->queue;
     TRY(queue.open_lane(trainer->device, &trainer->sample_lane));
     return sampler_create(&trainer->sampler, trainer->sample_lane, &sizes,
-                          trainer_dtype(config, NETWORK_G),
+                          trainer_dtype(config, ROLE_G),
                           config->grid_columns * config->grid_rows);
 }
 
 static enum status create_feed(struct trainer *trainer)
 {
     struct feed *feed = &trainer->feed;
-    struct net *g = &trainer->player[NETWORK_G].net;
-    const struct net *d = &trainer->player[NETWORK_D].net;
+    struct net *g = &trainer->player[ROLE_G].net;
+    const struct net *d = &trainer->player[ROLE_D].net;
     TRY(feed_create(feed, trainer->device, &d->input, &g->input,
                     config_step_batches(&trainer->config)));
     feed->seed = trainer_stream_seed(trainer);
@@ -200,11 +196,11 @@ static enum status create_feed(struct trainer *trainer)
 // In the order of the line: G's output is D's input.
 static enum status create_surveys(struct trainer *trainer)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         struct survey *survey = &trainer->survey[network];
         survey_begin(survey, trainer->device);
-        survey_add_activations(survey, &trainer->player[NETWORK_G].net);
-        survey_add_activations(survey, &trainer->player[NETWORK_D].net);
+        survey_add_activations(survey, &trainer->player[ROLE_G].net);
+        survey_add_activations(survey, &trainer->player[ROLE_D].net);
         survey_add_gradients(survey, &trainer->player[network].net,
                              trainer->player[network].net.grads);
         TRY(survey_commit(survey));
@@ -214,7 +210,7 @@ static enum status create_surveys(struct trainer *trainer)
 
 static enum status create_results(struct trainer *trainer)
 {
-    int g = trainer->survey[NETWORK_G].count, d = trainer->survey[NETWORK_D].count;
+    int g = trainer->survey[ROLE_G].count, d = trainer->survey[ROLE_D].count;
     const struct config *config = &trainer->config;
     struct results_size size = {
         .sums = 2 * config_step_batches(config) + config->g.accum,
@@ -354,7 +350,7 @@ static void take_down(struct trainer *trainer)
         device->ops->queue.close_lane(device, trainer->sample_lane);
     ema_release(&trainer->ema);
     topology_release(&trainer->topology);
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         struct player *player = &trainer->player[network];
         survey_release(&trainer->survey[network]);
         grad_scaler_release(&player->scaler);

@@ -44,10 +44,10 @@ struct trainer {
     struct config config;
     struct device *device;
     struct dataset *dataset;
-    int borrows_dataset;                 // trainer_create_with_data()
-    struct player player[NETWORK_COUNT]; // [NETWORK_G], [NETWORK_D]
-    struct topology topology;            // of their scalers
-    struct step_record fake_record;      // like player.record, of topology.fake
+    int borrows_dataset;            // trainer_create_with_data()
+    struct player player[ROLES];    // [ROLE_G], [ROLE_D]
+    struct topology topology;       // of their scalers
+    struct step_record fake_record; // like player.record, of topology.fake
     struct ema ema;
     struct device *sample_lane; // samples are drawn beside the training
     struct sampler sampler;
@@ -55,11 +55,11 @@ struct trainer {
     struct tensor fakes; // G's output in D's type, where they differ; data NULL otherwise
     struct progress progress; // of the last step that was queued
 
-    struct repeat *repeat;               // the recorded step
-    struct survey survey[NETWORK_COUNT]; // where to look when that network skips
-    struct look look;                    // at all tensors, where that is asked for
-    struct planted planted;              // what --inject adds
-    struct arena arena, meeting;         // of planted and small things; of fakes
+    struct repeat *repeat;       // the recorded step
+    struct survey survey[ROLES]; // where to look when that network skips
+    struct look look;            // at all tensors, where that is asked for
+    struct planted planted;      // what --inject adds
+    struct arena arena, meeting; // of planted and small things; of fakes
 
     struct results results;
     struct results_view last; // of the last step that was collected
@@ -70,7 +70,7 @@ struct trainer {
 
 /* The storage type of a run's activations. */
 enum dtype precision_dtype(int precision);
-/* The same of one network, NETWORK_G or NETWORK_D. */
+/* The same of one network, ROLE_G or ROLE_D. */
 enum dtype trainer_dtype(const struct config *config, int network);
 /* True where the network's gradients pass through f16. G's come through D. */
 int trainer_gradients_are_half(const struct config *config, int network);

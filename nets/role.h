@@ -1,5 +1,6 @@
-/* role.h - the two networks of a GAN.
- * Flow:  every table of two - settings, scalers, records, plots - is indexed by a role.
+/* role.h - the two networks of a GAN, and the passes of a training step.
+ * Flow:  every table of two - settings, scalers, records, plots - is indexed by a role, every
+ *        list of losses, scales and statistics by a pass (app/passes.h has their rows).
  * Owns:  nothing.
  *
  *     for (int role = 0; role < ROLES; role++)
@@ -8,6 +9,9 @@
 #define NETS_ROLE_H
 
 enum role { ROLE_G, ROLE_D, ROLES };
+
+/* Forward through a loss and backward from it, in the order of a step. */
+enum gan_pass { PASS_D_REAL, PASS_D_FAKE, PASS_G_MAIN, GAN_PASSES };
 
 /* "g" and "d": in names of layers, parameters, settings and files. */
 static inline const char *role_name(int role)

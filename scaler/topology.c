@@ -6,7 +6,7 @@
 
 static enum status create_fake(struct topology *topology)
 {
-    const struct scaled *d = &topology->network[SCALED_D];
+    const struct scaled *d = &topology->network[ROLE_D];
     struct arena *arena = &topology->arena;
     size_t bytes = d->adam->net->param_elements * sizeof(float);
     arena_begin(arena, topology->device, "gradients of D's loss on fakes");
@@ -33,10 +33,9 @@ static int same_rule(const struct grad_scaler_config *a,
 }
 
 enum status topology_create(struct topology *topology, enum topology_kind kind,
-                            enum skip_rule skip,
-                            const struct scaled network[SCALED_COUNT])
+                            enum skip_rule skip, const struct scaled network[ROLES])
 {
-    const struct grad_scaler *g = network[SCALED_G].scaler, *d = network[SCALED_D].scaler;
+    const struct grad_scaler *g = network[ROLE_G].scaler, *d = network[ROLE_D].scaler;
     int is_shared = kind == TOPOLOGY_SHARED || kind == TOPOLOGY_SHARED_PER_STEP;
     CHECK(!is_shared || same_rule(&g->config, &d->config),
           "one scale, but two sets of settings");
@@ -45,7 +44,7 @@ enum status topology_create(struct topology *topology, enum topology_kind kind,
     *topology = (struct topology){.device = g->device,
                                   .kind = kind,
                                   .skip = skip,
-                                  .network = {network[SCALED_G], network[SCALED_D]}};
+                                  .network = {network[ROLE_G], network[ROLE_D]}};
     return kind == TOPOLOGY_PER_LOSS ? create_fake(topology) : STATUS_OK;
 }
 
@@ -61,24 +60,24 @@ void topology_release(struct topology *topology)
 
 /* ---- what a loss carries --------------------------------------------------------- */
 
-int topology_has_own_grads(const struct topology *topology, enum scaled_loss loss)
+int topology_has_own_grads(const struct topology *topology, enum gan_pass loss)
 {
-    return topology->kind == TOPOLOGY_PER_LOSS && loss == LOSS_D_FAKE;
+    return topology->kind == TOPOLOGY_PER_LOSS && loss == PASS_D_FAKE;
 }
 
-struct scaler_state *topology_scale(struct topology *topology, enum scaled_loss loss)
+struct scaler_state *topology_scale(struct topology *topology, enum gan_pass loss)
 {
     if (topology_has_own_grads(topology, loss))
         return grad_scaler_scale(&topology->fake);
     return grad_scaler_scale(
-        topology->network[loss == LOSS_G ? SCALED_G : SCALED_D].scaler);
+        topology->network[loss == PASS_G_MAIN ? ROLE_G : ROLE_D].scaler);
 }
 
-float *topology_grads(const struct topology *topology, enum scaled_loss loss)
+float *topology_grads(const struct topology *topology, enum gan_pass loss)
 {
     if (topology_has_own_grads(topology, loss))
         return topology->fake_grads;
-    return topology->network[loss == LOSS_G ? SCALED_G : SCALED_D].adam->net->grads;
+    return topology->network[loss == PASS_G_MAIN ? ROLE_G : ROLE_D].adam->net->grads;
 }
 
 /* ---- steps ----------------------------------------------------------------------- */
@@ -102,7 +101,7 @@ static void unscale_block(struct grad_scaler *scaler, struct adam *adam, float *
 static void add_fake_grads(struct topology *topology)
 {
     struct device *device = topology->device;
-    const struct scaled *d = &topology->network[SCALED_D];
+    const struct scaled *d = &topology->network[ROLE_D];
     const struct ops *ops = device->ops;
     const struct net *net = d->adam->net;
     ops->pointwise.add(device, net->grads, topology->fake_grads, net->param_elements);
@@ -115,7 +114,7 @@ static void add_fake_grads(struct topology *topology)
 static void join_losses(struct topology *topology)
 {
     struct device *device = topology->device;
-    const struct scaled *d = &topology->network[SCALED_D];
+    const struct scaled *d = &topology->network[ROLE_D];
     struct scaler_state *real = d->scaler->state, *fake = topology->fake.state;
     const struct net *net = d->adam->net;
     unscale_block(d->scaler, d->adam, net->grads);
@@ -132,24 +131,24 @@ static void join_losses(struct topology *topology)
 }
 
 // Tells the other network, whose step comes next, of an overflow of this one.
-static void hold_other(struct topology *topology, enum scaled_network network)
+static void hold_other(struct topology *topology, enum role network)
 {
     const struct scaler_state *from = topology->network[network].scaler->state;
-    if (network == SCALED_D) {
-        spread(topology, from, topology->network[SCALED_G].scaler->state, OVERFLOW_HOLDS);
+    if (network == ROLE_D) {
+        spread(topology, from, topology->network[ROLE_G].scaler->state, OVERFLOW_HOLDS);
         return;
     }
     if (topology->kind == TOPOLOGY_SHARED)
         return; // scaler_both() does it: D's state still is that of its last step
-    spread(topology, from, topology->network[SCALED_D].scaler->state, OVERFLOW_HOLDS);
+    spread(topology, from, topology->network[ROLE_D].scaler->state, OVERFLOW_HOLDS);
     if (topology->kind == TOPOLOGY_PER_LOSS)
         spread(topology, from, topology->fake.state, OVERFLOW_HOLDS);
 }
 
-void topology_step(struct topology *topology, enum scaled_network network)
+void topology_step(struct topology *topology, enum role network)
 {
     const struct scaled *own = &topology->network[network];
-    if (topology_has_own_grads(topology, LOSS_D_FAKE) && network == SCALED_D)
+    if (topology_has_own_grads(topology, PASS_D_FAKE) && network == ROLE_D)
         join_losses(topology);
     else if (own->clip_norm > 0.0f)
         CHECK(grad_scaler_clip(own->scaler, own->adam, own->clip_norm) == CALL_OK);
@@ -169,8 +168,8 @@ static void end_iteration(struct grad_scaler *scaler)
 
 static void update_both(struct topology *topology)
 {
-    struct grad_scaler *d = topology->network[SCALED_D].scaler;
-    struct grad_scaler *g = topology->network[SCALED_G].scaler;
+    struct grad_scaler *d = topology->network[ROLE_D].scaler;
+    struct grad_scaler *g = topology->network[ROLE_G].scaler;
     topology->device->ops->optimizer.scaler_both(topology->device, d->state, d->record,
                                                  g->state, g->record,
                                                  topology->skip == SKIP_BOTH);
@@ -178,12 +177,12 @@ static void update_both(struct topology *topology)
     end_iteration(g);
 }
 
-void topology_update(struct topology *topology, enum scaled_network network)
+void topology_update(struct topology *topology, enum role network)
 {
     struct grad_scaler *own = topology->network[network].scaler;
     struct grad_scaler *other = topology->network[!network].scaler;
     if (topology->kind == TOPOLOGY_SHARED) {
-        if (network == SCALED_G)
+        if (network == ROLE_G)
             update_both(topology);
         return;
     }
@@ -191,6 +190,6 @@ void topology_update(struct topology *topology, enum scaled_network network)
     if (topology->kind == TOPOLOGY_SHARED_PER_STEP)
         topology->device->ops->optimizer.scaler_share(topology->device, own->state,
                                                       other->state);
-    if (topology_has_own_grads(topology, LOSS_D_FAKE) && network == SCALED_D)
+    if (topology_has_own_grads(topology, PASS_D_FAKE) && network == ROLE_D)
         CHECK(grad_scaler_update(&topology->fake) == CALL_OK);
 }

@@ -25,6 +25,7 @@
 #ifndef SCALER_TOPOLOGY_H
 #define SCALER_TOPOLOGY_H
 
+#include "nets/role.h"
 #include "scaler/grad_scaler.h"
 
 enum topology_kind {
@@ -35,9 +36,6 @@ enum topology_kind {
 };
 
 enum skip_rule { SKIP_OWN, SKIP_BOTH };
-
-enum scaled_network { SCALED_G, SCALED_D, SCALED_COUNT };
-enum scaled_loss { LOSS_D_REAL, LOSS_D_FAKE, LOSS_G };
 
 /* What one network brings. */
 struct scaled {
@@ -50,7 +48,7 @@ struct topology {
     struct device *device;
     enum topology_kind kind;
     enum skip_rule skip;
-    struct scaled network[SCALED_COUNT];
+    struct scaled network[ROLES];
 
     // PER_LOSS only.
     struct grad_scaler fake;  // of D's loss on fakes; its counters are those of D's steps
@@ -61,24 +59,23 @@ struct topology {
 
 /* The scalers are created, with one config where they share a scale (CHECK). */
 enum status topology_create(struct topology *topology, enum topology_kind kind,
-                            enum skip_rule skip,
-                            const struct scaled network[SCALED_COUNT]);
+                            enum skip_rule skip, const struct scaled network[ROLES]);
 void topology_release(struct topology *topology);
 
 /* The state that a loss multiplies its seed by. */
-struct scaler_state *topology_scale(struct topology *topology, enum scaled_loss loss);
+struct scaler_state *topology_scale(struct topology *topology, enum gan_pass loss);
 
 /* Where that loss's weight gradients go: its network's block, or for D's loss on fakes in
  * PER_LOSS a block of its own, which has_own_grads tells. */
-float *topology_grads(const struct topology *topology, enum scaled_loss loss);
-int topology_has_own_grads(const struct topology *topology, enum scaled_loss loss);
+float *topology_grads(const struct topology *topology, enum gan_pass loss);
+int topology_has_own_grads(const struct topology *topology, enum gan_pass loss);
 
 /* Once the gradients of all losses are there, summed over the ranks: checks, clips, steps
  * or skips. Until topology_update() the network's state tells what was found. */
-void topology_step(struct topology *topology, enum scaled_network network);
+void topology_step(struct topology *topology, enum role network);
 
 /* Applies the rule, where it is this network's turn: in SHARED, for both after G's step, when
  * D's record is written too. */
-void topology_update(struct topology *topology, enum scaled_network network);
+void topology_update(struct topology *topology, enum role network);
 
 #endif

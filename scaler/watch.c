@@ -7,9 +7,9 @@
 void watch_begin(struct watch *watch, int64_t g_interval, int64_t d_interval)
 {
     memset(watch, 0, sizeof *watch);
-    watch->of[WATCH_G].growth_interval = g_interval;
-    watch->of[WATCH_D].growth_interval = d_interval;
-    watch->of[WATCH_G].skip_rate = watch->of[WATCH_D].skip_rate = -1.0;
+    watch->of[ROLE_G].growth_interval = g_interval;
+    watch->of[ROLE_D].growth_interval = d_interval;
+    watch->of[ROLE_G].skip_rate = watch->of[ROLE_D].skip_rate = -1.0;
 }
 
 /* ---- oscillation ----------------------------------------------------------------- */
@@ -98,7 +98,7 @@ int watch_step(struct watch *watch, int network, int64_t step,
                const struct step_record *record, const char *place)
 {
     struct watched *own = &watch->of[network], *other = &watch->of[!network];
-    int is_g = network == WATCH_G, found = 0;
+    int is_g = network == ROLE_G, found = 0;
     own->updates += 1;
     if (follow_scale(own, step, record, place))
         found |= is_g ? WATCH_OSCILLATES_G : WATCH_OSCILLATES_D;

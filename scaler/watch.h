@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "kernels/scaler_state.h"
+#include "nets/role.h"
 
 #define WATCH_DEPTH 2.0f
 #define WATCH_SWINGS 3
@@ -67,10 +68,8 @@ struct watched {
     int64_t apart;                  // records in a row with the scales too far apart
 };
 
-enum { WATCH_G, WATCH_D, WATCH_NETWORKS };
-
 struct watch {
-    struct watched of[WATCH_NETWORKS];
+    struct watched of[ROLES];
     int found; // bits told already
 };
 

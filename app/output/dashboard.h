@@ -29,13 +29,12 @@ struct dashboard {
     char reason[256];   // of a run that failed or diverged; else ""
     int64_t step;
     double kimg, kimg_total, images_per_sec, eta_sec, elapsed_sec, epoch;
-    int64_t skipped[NETWORK_COUNT]; // totals
-    int64_t held[NETWORK_COUNT];
+    int64_t skipped[ROLES]; // totals
+    int64_t held[ROLES];
     float scale[SCALE_COUNT]; // SCALE_D_FAKE: 0 where D has one scale
     int32_t growth_tracker[SCALE_COUNT];
     int64_t growth_interval[SCALE_COUNT];
-    float
-        clip_norm[NETWORK_COUNT]; // 0: gradients are not clipped, nor their norm measured
+    float clip_norm[ROLES]; // 0: gradients are not clipped, nor their norm measured
     // The sample grid: columns x rows tiles of [h,w,channels] u8, tile after tile.
     int grid_columns, grid_rows, tile_w, tile_h, tile_channels;
     const uint8_t *tiles; // NULL until the first samples

@@ -67,7 +67,7 @@ static void mark_extremes(const struct history_point *group, size_t n, size_t fi
 static int is_marked(const struct history_point *point)
 {
     int marks = point->skipped[SCALE_D_FAKE];
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         marks |= point->skipped[net] | point->held[net] | point->changed[net];
     return marks != 0;
 }

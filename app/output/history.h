@@ -7,23 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { NETWORK_G, NETWORK_D, NETWORK_COUNT };
+#include "nets/role.h"
 
 /* The scales: each network's, and that of D's loss on fakes where it has its own. */
-enum { SCALE_D_FAKE = NETWORK_COUNT, SCALE_COUNT };
+enum { SCALE_D_FAKE = ROLES, SCALE_COUNT };
 
 /* One training step (one G step and its n_dis D steps). */
 struct history_point {
     int64_t step;
     double kimg;
-    float scale[SCALE_COUNT];       // after the step; 0: there is none
-    float loss[NETWORK_COUNT];      // unscaled
-    float grad_norm[NETWORK_COUNT]; // the largest; unscaled, unclipped; 0: not measured
+    float scale[SCALE_COUNT]; // after the step; 0: there is none
+    float loss[ROLES];        // unscaled
+    float grad_norm[ROLES];   // the largest; unscaled, unclipped; 0: not measured
     // Times within this step that the network skipped for gradients of that scale.
     uint8_t skipped[SCALE_COUNT];
-    uint8_t held[NETWORK_COUNT];    // times that the other's overflow held it back
-    uint8_t clipped[NETWORK_COUNT]; // gradients were clipped
-    uint8_t changed[NETWORK_COUNT]; // a setting of it was changed after this step
+    uint8_t held[ROLES];    // times that the other's overflow held it back
+    uint8_t clipped[ROLES]; // gradients were clipped
+    uint8_t changed[ROLES]; // a setting of it was changed after this step
 };
 
 /* What a mark stands for (history_note.h). */
@@ -36,7 +36,7 @@ struct history_note {
     int64_t step;
     double kimg;
     enum note_kind kind;
-    int network;             // NETWORK_G, NETWORK_D, or -1: the run
+    int network;             // ROLE_G, ROLE_D, or -1: the run
     int number;              // of a rollback
     char text[HISTORY_NOTE]; // lines for a person
 };

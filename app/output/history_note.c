@@ -66,8 +66,8 @@ int history_note_of(json_t *event, struct history_note *note)
         return 0;
     *note = (struct history_note){.step = (int64_t)step,
                                   .kimg = kimg,
-                                  .network = net[0] == 'G'   ? NETWORK_G
-                                             : net[0] == 'D' ? NETWORK_D
+                                  .network = net[0] == 'G'   ? ROLE_G
+                                             : net[0] == 'D' ? ROLE_D
                                                              : -1};
     if (strcmp(word, "skip") == 0) {
         note->kind = NOTE_SKIP;

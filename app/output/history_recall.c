@@ -14,7 +14,7 @@
 struct change {
     int64_t step;
     double kimg;
-    int scale; // whose: NETWORK_G, NETWORK_D, SCALE_D_FAKE
+    int scale; // whose: ROLE_G, ROLE_D, SCALE_D_FAKE
     int is_skip, is_held, is_change;
     float before, after;
 };
@@ -22,7 +22,7 @@ struct change {
 struct tick_facts {
     int64_t step;
     double kimg;
-    float loss[NETWORK_COUNT], norm[NETWORK_COUNT], clipped[NETWORK_COUNT];
+    float loss[ROLES], norm[ROLES], clipped[ROLES];
     float scale[SCALE_COUNT];
 };
 
@@ -99,7 +99,7 @@ static void add_event(void *context, json_t *event)
         return;
     struct change change = {.step = step,
                             .kimg = number_of(event, "kimg"),
-                            .scale = net[0] == 'G' ? NETWORK_G : NETWORK_D,
+                            .scale = net[0] == 'G' ? ROLE_G : ROLE_D,
                             .is_skip = strcmp(word, "skip") == 0,
                             .is_held = strcmp(word, "held") == 0,
                             .is_change = strcmp(word, "change") == 0 ||
@@ -163,7 +163,7 @@ static struct history_point point_of(const struct tick_facts *tick, int64_t step
 // Of the tick as a whole, so once.
 static void add_norms(struct history_point *point, const struct tick_facts *tick)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         point->grad_norm[network] =
             isfinite(tick->norm[network]) ? tick->norm[network] : 0.0f;
         point->clipped[network] = tick->clipped[network] > 0.0f;

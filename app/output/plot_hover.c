@@ -27,7 +27,7 @@ static void draw_hover_mark(const struct canvas *canvas,
     char text[64];
     const struct text_style style = {12.0, 0, INK_TEXT};
     if (point->skipped[net] == 0) {
-        if (net >= NETWORK_COUNT || point->held[net] == 0)
+        if (net >= ROLES || point->held[net] == 0)
             return;
         plot_ring(canvas, x, y - 4.5, net);
         canvas_text(canvas, x + 9.0, y, ALIGN_LEFT, style, "held back");
@@ -55,7 +55,7 @@ static void draw_hover_row(const struct canvas *canvas, const struct dashboard *
                 plot_scale_name(dashboard, net));
     canvas_power(canvas, box.x + SCALE_END, y, ALIGN_RIGHT, style,
                  scale_text(point->scale[net], text, sizeof(text)));
-    if (net < NETWORK_COUNT) {
+    if (net < ROLES) {
         canvas_text(canvas, box.x + LOSS_END, y, ALIGN_RIGHT, style,
                     loss_text(point->loss[net], text, sizeof(text)));
         if (point->grad_norm[net] > 0.0f && plot_has_norms(dashboard))
@@ -122,7 +122,7 @@ static struct area place_box(const struct canvas *canvas,
                              const struct hover_notes *notes, struct area inner, double x)
 {
     const int rows = plot_scale_count(dashboard);
-    int has_marks = point->held[NETWORK_G] > 0 || point->held[NETWORK_D] > 0;
+    int has_marks = point->held[ROLE_G] > 0 || point->held[ROLE_D] > 0;
     for (int scale = 0; scale < rows; scale++)
         has_marks |= point->skipped[scale] > 0;
     const double table = marks_x(dashboard) + (has_marks ? 84.0 : 18.0);

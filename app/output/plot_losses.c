@@ -92,9 +92,9 @@ static void draw_loss_legend(const struct canvas *canvas,
                              const struct dashboard *dashboard, struct area panel)
 {
     double x = panel.x + panel.w - PLOT_PADDING - LEGEND_WIDTH;
-    for (int net = 0; net < NETWORK_COUNT; net++, x += 112.0) {
+    for (int net = 0; net < ROLES; net++, x += 112.0) {
         char text[48];
-        const double end = plot_key(canvas, x, panel.y + 20.0, net, network_name[net]);
+        const double end = plot_key(canvas, x, panel.y + 20.0, net, role_letter(net));
         if (dashboard->point_count == 0)
             continue;
         const float loss = dashboard->points[dashboard->point_count - 1].loss[net];
@@ -119,11 +119,11 @@ void plot_losses(const struct canvas *canvas, const struct dashboard *dashboard,
     plot_frame(canvas, series, &axis, inner, has_kimg);
     plot_begin_curves(canvas, inner);
     plot_rollbacks(canvas, dashboard, series->kimg_low, series->kimg_high, inner, 0);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         draw_band(canvas, series, &axis, inner, net);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         draw_smooth(canvas, series, &axis, inner, net);
     cairo_restore(canvas->cairo);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         draw_last_loss(canvas, series, &axis, inner, net);
 }

@@ -41,7 +41,7 @@ void plot_mark_key(const struct canvas *canvas, const struct dashboard *dashboar
                    double x, double y, double end)
 {
     if (has_note(dashboard, NOTE_CHANGE)) {
-        for (int net = 0; net < NETWORK_COUNT; net++)
+        for (int net = 0; net < ROLES; net++)
             canvas_fill_round(canvas,
                               (struct area){x + net * (SIDE + 3.0), y - SIDE, SIDE, SIDE},
                               1.0, network_ink[net], 1.0);

@@ -16,7 +16,7 @@ static int is_clipped(const struct dashboard *dashboard, int net)
 
 int plot_has_norms(const struct dashboard *dashboard)
 {
-    return is_clipped(dashboard, NETWORK_G) || is_clipped(dashboard, NETWORK_D);
+    return is_clipped(dashboard, ROLE_G) || is_clipped(dashboard, ROLE_D);
 }
 
 // Both curves, the limits where they are in use, and room for the marks below them.
@@ -24,7 +24,7 @@ static struct axis axis_of_norms(const struct dashboard *dashboard,
                                  const struct series *series, struct area inner)
 {
     double low = series->norm_low, high = series->norm_high;
-    for (int net = 0; net < NETWORK_COUNT; net++) {
+    for (int net = 0; net < ROLES; net++) {
         if (!is_clipped(dashboard, net))
             continue;
         const double limit = log2((double)dashboard->clip_norm[net]);
@@ -35,7 +35,7 @@ static struct axis axis_of_norms(const struct dashboard *dashboard,
         }
     }
     struct axis axis = axis_of_scales(low, high, 0.0);
-    const double foot = fmin(0.5, ((double)NETWORK_COUNT * MARK + 2.0) / inner.h);
+    const double foot = fmin(0.5, ((double)ROLES * MARK + 2.0) / inner.h);
     axis.low -= foot / (1.0 - foot) * (axis.high - axis.low);
     return axis;
 }
@@ -79,7 +79,7 @@ static void draw_limit(const struct canvas *canvas, const struct axis *axis,
 static void draw_clips(const struct canvas *canvas, const struct series *series,
                        struct area inner, int net)
 {
-    const double y = inner.y + inner.h - MARK * (net == NETWORK_D ? 2 : 1);
+    const double y = inner.y + inner.h - MARK * (net == ROLE_D ? 2 : 1);
     const double width = fmax(1.5, inner.w / series->column_count);
     for (int c = 0; c < series->column_count; c++)
         if (series->columns[c].of[net].clips > 0)
@@ -103,7 +103,7 @@ static void draw_norm_legend(const struct canvas *canvas,
     const double end = panel.x + panel.w - PLOT_PADDING;
     const double x = legend_x(panel);
     int row = 0;
-    for (int net = 0; net < NETWORK_COUNT; net++) {
+    for (int net = 0; net < ROLES; net++) {
         if (!is_clipped(dashboard, net))
             continue;
         char text[64];
@@ -111,7 +111,7 @@ static void draw_norm_legend(const struct canvas *canvas,
         float norm = 0.0f;
         for (size_t i = dashboard->point_count; i-- > 0 && !(norm > 0.0f);)
             norm = dashboard->points[i].grad_norm[net];
-        plot_key(canvas, x, y, net, network_name[net]);
+        plot_key(canvas, x, y, net, role_letter(net));
         if (norm > 0.0f)
             canvas_text_fit(canvas, x + 50.0, y, fmin(62.0, end - x - 50.0), style,
                             loss_text(norm, text, sizeof(text)));
@@ -130,8 +130,7 @@ void plot_norms(const struct canvas *canvas, const struct dashboard *dashboard,
 {
     const struct area inner = plot_inner(panel, has_kimg);
     const struct axis axis = axis_of_norms(dashboard, series, inner);
-    const int has_two =
-        is_clipped(dashboard, NETWORK_G) && is_clipped(dashboard, NETWORK_D);
+    const int has_two = is_clipped(dashboard, ROLE_G) && is_clipped(dashboard, ROLE_D);
     const double legend = legend_x(panel) - panel.x - 6.0;
     plot_title(canvas, panel, legend < 140.0 ? "Norms" : "Gradient norms",
                series->has_norm_band
@@ -142,12 +141,12 @@ void plot_norms(const struct canvas *canvas, const struct dashboard *dashboard,
     draw_norm_legend(canvas, dashboard, panel);
     plot_frame(canvas, series, &axis, inner, has_kimg);
     plot_begin_curves(canvas, inner);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         if (is_clipped(dashboard, net))
             draw_limit(canvas, &axis, inner, dashboard->clip_norm[net], net);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         draw_norms(canvas, series, &axis, inner, net);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         draw_clips(canvas, series, inner, net);
     cairo_restore(canvas->cairo);
 }

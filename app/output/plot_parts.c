@@ -12,7 +12,6 @@
 #define FOOT 26.0   // x labels
 
 const enum ink network_ink[SCALE_COUNT] = {INK_G, INK_D, INK_D_FAKE};
-const char *const network_name[NETWORK_COUNT] = {"G", "D"};
 
 int plot_columns(const struct canvas *canvas, double width)
 {
@@ -30,14 +29,13 @@ struct area plot_inner(struct area panel, int has_kimg)
 
 int plot_scale_count(const struct dashboard *dashboard)
 {
-    return dashboard->scale[SCALE_D_FAKE] > 0.0f ? SCALE_COUNT : NETWORK_COUNT;
+    return dashboard->scale[SCALE_D_FAKE] > 0.0f ? SCALE_COUNT : ROLES;
 }
 
 struct area plot_inner_of_scales(const struct dashboard *dashboard, struct area panel,
                                  int has_kimg)
 {
-    const int rows =
-        plot_scale_count(dashboard) - NETWORK_COUNT + plot_has_mark_key(dashboard);
+    const int rows = plot_scale_count(dashboard) - ROLES + plot_has_mark_key(dashboard);
     const double more = ROW * rows;
     struct area inner = plot_inner(panel, has_kimg);
     inner.y += more;
@@ -47,9 +45,9 @@ struct area plot_inner_of_scales(const struct dashboard *dashboard, struct area 
 
 const char *plot_scale_name(const struct dashboard *dashboard, int scale)
 {
-    if (plot_scale_count(dashboard) == NETWORK_COUNT || scale == NETWORK_G)
-        return network_name[scale];
-    return scale == NETWORK_D ? "D real" : "D fake";
+    if (plot_scale_count(dashboard) == ROLES || scale == ROLE_G)
+        return role_letter(scale);
+    return scale == ROLE_D ? "D real" : "D fake";
 }
 
 double column_x(const struct series *series, struct area inner, int column)
@@ -65,7 +63,7 @@ void plot_select_pen(const struct canvas *canvas, int net, double width)
     cairo_set_line_width(canvas->cairo, width);
     cairo_set_line_join(canvas->cairo, CAIRO_LINE_JOIN_ROUND);
     cairo_set_dash(canvas->cairo, net == SCALE_D_FAKE ? dots : dashes,
-                   net == NETWORK_G ? 0 : 2, 0.0);
+                   net == ROLE_G ? 0 : 2, 0.0);
 }
 
 void plot_stroke(const struct canvas *canvas)
@@ -86,14 +84,14 @@ void plot_begin_curves(const struct canvas *canvas, struct area inner)
 void plot_dot(const struct canvas *canvas, double x, double y, int net)
 {
     cairo_new_path(canvas->cairo);
-    cairo_arc(canvas->cairo, x, y, net == NETWORK_G ? 4.2 : 2.6, 0.0, 2.0 * M_PI);
+    cairo_arc(canvas->cairo, x, y, net == ROLE_G ? 4.2 : 2.6, 0.0, 2.0 * M_PI);
     canvas_ink(canvas, network_ink[net], 1.0);
     cairo_fill(canvas->cairo);
 }
 
 void plot_triangle(const struct canvas *canvas, double x, double y, int net)
 {
-    const double half = net == NETWORK_G ? 4.4 : 3.2;
+    const double half = net == ROLE_G ? 4.4 : 3.2;
     cairo_move_to(canvas->cairo, x, y);
     cairo_rel_line_to(canvas->cairo, -half, -1.8 * half);
     cairo_rel_line_to(canvas->cairo, 2.0 * half, 0.0);

@@ -12,7 +12,6 @@
 #define PLOT_PADDING 14.0
 
 extern const enum ink network_ink[SCALE_COUNT];
-extern const char *const network_name[NETWORK_COUNT];
 
 /* "G"; "D", or where its losses have a scale each "D real" and "D fake". */
 const char *plot_scale_name(const struct dashboard *dashboard, int scale);

@@ -70,7 +70,7 @@ static void draw_held(const struct canvas *canvas, const struct series *series,
 static void draw_changes(const struct canvas *canvas, const struct series *series,
                          struct area inner, int net)
 {
-    const double side = 7.0, foot = inner.y + inner.h - side * (net == NETWORK_D ? 2 : 1);
+    const double side = 7.0, foot = inner.y + inner.h - side * (net == ROLE_D ? 2 : 1);
     for (int c = 0; c < series->column_count; c++) {
         if (series->columns[c].of[net].changes == 0)
             continue;
@@ -132,11 +132,11 @@ struct legend {
 
 static struct legend place_legend(const struct dashboard *dashboard, struct area panel)
 {
-    const int has_held = dashboard->held[NETWORK_G] + dashboard->held[NETWORK_D] > 0;
+    const int has_held = dashboard->held[ROLE_G] + dashboard->held[ROLE_D] > 0;
     const double left = panel.x + PLOT_PADDING + TITLE_WIDTH;
     struct legend legend = {.end = panel.x + panel.w - PLOT_PADDING};
     double room = legend.end - left - 4.0;
-    const int has_three = plot_scale_count(dashboard) > NETWORK_COUNT;
+    const int has_three = plot_scale_count(dashboard) > ROLES;
     legend.scale = has_three ? 84.0 : 50.0;
     legend.skips = legend.scale + 58.0;
     legend.skips_width = has_three ? 100.0 : 88.0;
@@ -159,7 +159,7 @@ static void draw_counts(const struct canvas *canvas, const struct dashboard *das
                         const struct legend *legend, double y, int net)
 {
     const struct text_style style = {12.0, 0, INK_MUTED};
-    const char *whose = plot_scale_count(dashboard) > NETWORK_COUNT && net == NETWORK_D
+    const char *whose = plot_scale_count(dashboard) > ROLES && net == ROLE_D
                             ? "D " // for either loss
                             : "";
     const double x = legend->x + legend->skips;
@@ -194,7 +194,7 @@ static void draw_scale_legend(const struct canvas *canvas,
         if (dashboard->scale[net] > 0.0f)
             canvas_power(canvas, legend.x + legend.scale, y, ALIGN_LEFT, value_style,
                          scale_text(dashboard->scale[net], text, sizeof(text)));
-        if (net < NETWORK_COUNT)
+        if (net < ROLES)
             draw_counts(canvas, dashboard, &legend, y, net);
         if (legend.growth > 0.0)
             draw_growth(canvas, dashboard, legend.x + legend.growth, y, legend.end, net);
@@ -206,7 +206,7 @@ void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
 {
     const struct area inner = plot_inner_of_scales(dashboard, panel, has_kimg);
     const int count = plot_scale_count(dashboard);
-    const float now = dashboard->scale[NETWORK_G];
+    const float now = dashboard->scale[ROLE_G];
     const struct axis axis = axis_of_scales(series->scale_low, series->scale_high,
                                             now > 0.0f ? log2((double)now) : (double)NAN);
     const double legend = place_legend(dashboard, panel).x - panel.x - 6.0;
@@ -216,12 +216,12 @@ void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
                   panel.y + 20.0 + count * 18.0, panel.x + panel.w - PLOT_PADDING);
     plot_frame(canvas, series, &axis, inner, has_kimg);
     plot_begin_curves(canvas, inner);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         draw_changes(canvas, series, inner, net);
     plot_rollbacks(canvas, dashboard, series->kimg_low, series->kimg_high, inner, 1);
     for (int net = 0; net < count; net++)
         draw_scale_curve(canvas, series, &axis, inner, net);
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         draw_held(canvas, series, &axis, inner, net);
     for (int net = 0; net < count; net++)
         draw_skips(canvas, series, &axis, inner, net);

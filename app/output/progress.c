@@ -170,10 +170,10 @@ static void skip_text(const struct tick *tick, int network, int tells_fresh, cha
 static int compose_line(const struct tick *tick, int tells_fresh, char *text,
                         size_t bytes)
 {
-    char progress[96], rate[32], eta[32], loss[NETWORK_COUNT][96],
-        scale[NETWORK_COUNT][32], skip[NETWORK_COUNT][80];
+    char progress[96], rate[32], eta[32], loss[ROLES][96], scale[ROLES][32],
+        skip[ROLES][80];
     progress_text(tick, progress, sizeof progress);
-    for (int i = 0; i < NETWORK_COUNT; i++) {
+    for (int i = 0; i < ROLES; i++) {
         counted_loss_text(&tick->loss[i], loss[i]);
         if (tick->scale[i] > 0.0f)
             scale_text(tick->scale[i], scale[i], sizeof scale[i]);
@@ -186,9 +186,9 @@ static int compose_line(const struct tick *tick, int tells_fresh, char *text,
                     "scale G %-4s D %-4s  skip G %s D %s",
                     (long long)tick->index, progress,
                     rate_text(tick->images_per_sec, rate, sizeof rate),
-                    duration_text(tick->eta_sec, eta, sizeof eta), loss[NETWORK_G],
-                    loss[NETWORK_D], scale[NETWORK_G], scale[NETWORK_D], skip[NETWORK_G],
-                    skip[NETWORK_D]);
+                    duration_text(tick->eta_sec, eta, sizeof eta), loss[ROLE_G],
+                    loss[ROLE_D], scale[ROLE_G], scale[ROLE_D], skip[ROLE_G],
+                    skip[ROLE_D]);
 }
 
 void tick_line(const struct tick *tick, char *text, size_t bytes)
@@ -243,7 +243,7 @@ static void put_extras(json_t *json, const struct tick *tick)
     static const char *const norm_keys[] = {"Grad/G_norm", "Grad/D_norm"};
     static const char *const clip_keys[] = {"Grad/G_clipped", "Grad/D_clipped"};
     static const char *const held_keys[] = {"Scale/G_held", "Scale/D_held"};
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         if (tick->grad_norm[network].num > 0)
             put(json, norm_keys[network], &tick->grad_norm[network]);
         if (tick->clipped[network].num > 0)
@@ -269,14 +269,14 @@ char *tick_json(const struct tick *tick, double timestamp)
             tick->images_per_sec > 0.0 ? 1000.0 / tick->images_per_sec : (double)NAN);
     put_one(json, "Timing/maintenance_sec", tick->maintenance_sec);
     put_one(json, "Timing/images_per_sec", tick->images_per_sec);
-    put(json, "Loss/G/loss", &tick->loss[NETWORK_G]);
-    put(json, "Loss/D/loss", &tick->loss[NETWORK_D]);
+    put(json, "Loss/G/loss", &tick->loss[ROLE_G]);
+    put(json, "Loss/D/loss", &tick->loss[ROLE_D]);
     put(json, "Loss/scores/real", &tick->score_real);
     put(json, "Loss/scores/fake", &tick->score_fake);
     put(json, "Loss/signs/real", &tick->sign_real);
     put(json, "Loss/signs/fake", &tick->sign_fake);
-    put_scale(json, tick, NETWORK_G, "Scale/G", "Scale/G_skipped");
-    put_scale(json, tick, NETWORK_D, "Scale/D", "Scale/D_skipped");
+    put_scale(json, tick, ROLE_G, "Scale/G", "Scale/G_skipped");
+    put_scale(json, tick, ROLE_D, "Scale/D", "Scale/D_skipped");
     put_extras(json, tick);
     put_one(json, "Resources/cpu_mem_gb", tick->cpu_mem_gb);
     json_object_set_new(json, "timestamp", number_or_null(timestamp));

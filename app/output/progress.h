@@ -36,16 +36,16 @@ struct tick {
     int rollbacks; // so far
     double kimg, kimg_total, epoch;
     double tick_sec, total_sec, maintenance_sec, images_per_sec, eta_sec;
-    struct statistic loss[NETWORK_COUNT];
+    struct statistic loss[ROLES];
     struct statistic score_real, score_fake, sign_real, sign_fake;
-    float scale[NETWORK_COUNT]; // now; 0: this network is not scaled
-    struct statistic scale_over_tick[NETWORK_COUNT];
-    int64_t skipped[NETWORK_COUNT]; // in total
-    int64_t skipped_in_tick[NETWORK_COUNT];
-    int64_t held[NETWORK_COUNT]; // steps that the other's overflow held back
-    struct statistic grad_norm[NETWORK_COUNT]; // unscaled, unclipped; empty: not measured
-    struct statistic clipped[NETWORK_COUNT];   // 1 for a step that was clipped, else 0
-    struct statistic fake_scale_over_tick;     // of D's loss on fakes; empty: it has none
+    float scale[ROLES]; // now; 0: this network is not scaled
+    struct statistic scale_over_tick[ROLES];
+    int64_t skipped[ROLES]; // in total
+    int64_t skipped_in_tick[ROLES];
+    int64_t held[ROLES];                   // steps that the other's overflow held back
+    struct statistic grad_norm[ROLES];     // unscaled, unclipped; empty: not measured
+    struct statistic clipped[ROLES];       // 1 for a step that was clipped, else 0
+    struct statistic fake_scale_over_tick; // of D's loss on fakes; empty: it has none
     double cpu_mem_gb;
 };
 

@@ -203,7 +203,7 @@ int series_create(struct series *series, const struct history_point *points, siz
     const size_t slots = (size_t)(column_count > 0 ? column_count : 1);
     *series = (struct series){.column_count = (int)slots, .point_count = count};
     series->columns = calloc(slots, sizeof(*series->columns));
-    double *sorted = calloc(2 * slots * NETWORK_COUNT, sizeof(*sorted));
+    double *sorted = calloc(2 * slots * ROLES, sizeof(*sorted));
     if (!series->columns || !sorted) {
         free(sorted);
         series_release(series);
@@ -217,12 +217,12 @@ int series_create(struct series *series, const struct history_point *points, siz
         for (int scale = 0; scale < SCALE_COUNT; scale++)
             add_scale(&column->of[scale], points[i].scale[scale],
                       points[i].skipped[scale]);
-        for (int net = 0; net < NETWORK_COUNT; net++)
+        for (int net = 0; net < ROLES; net++)
             add_network(&column->of[net], &points[i], net);
     }
-    for (int net = 0; net < NETWORK_COUNT; net++)
+    for (int net = 0; net < ROLES; net++)
         smooth_losses(series, net, smooth_columns);
-    find_ranges(series, sorted, sorted + slots * NETWORK_COUNT);
+    find_ranges(series, sorted, sorted + slots * ROLES);
     free(sorted);
     return 1;
 }

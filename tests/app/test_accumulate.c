@@ -155,10 +155,10 @@ static void test_batches_of_a_step_are_one_large_batch(void **state)
         step(&whole);
         open_trainer(&parts, 8, accums[k], accums[k], 1);
         step(&parts);
-        for (int network = 0; network < NETWORK_COUNT; network++) {
+        for (int network = 0; network < ROLES; network++) {
             double apart = difference(&parts, &whole, network);
             print_message("%d batches, %s: %.2g apart\n", accums[k],
-                          network == NETWORK_G ? "G" : "D", apart);
+                          network == ROLE_G ? "G" : "D", apart);
             assert_true(apart < 5e-6);
         }
         struct step_losses a = train_losses(&parts), b = train_losses(&whole);
@@ -191,8 +191,8 @@ static void test_another_batch_would_be_seen(void **state)
     step(&other);
     open_trainer(&parts, 8, 2, 2, 1);
     step(&parts);
-    assert_true(difference(&parts, &other, NETWORK_D) > 1e-3);
-    assert_true(difference(&parts, &other, NETWORK_G) > 1e-3);
+    assert_true(difference(&parts, &other, ROLE_D) > 1e-3);
+    assert_true(difference(&parts, &other, ROLE_G) > 1e-3);
     trainer_release(&parts);
     trainer_release(&other);
 }
@@ -241,9 +241,9 @@ static void test_an_inf_in_any_batch_spoils_the_whole_step(void **state)
         open_trainer(&trainer, 4, 2, 2, 1);
         watched.spoilt_loss = loss;
         step(&trainer);
-        for (int network = 0; network < NETWORK_COUNT; network++) {
+        for (int network = 0; network < ROLES; network++) {
             const struct step_record *record = &trainer.player[network].record;
-            int is_spoilt = loss >= 0 && (network == NETWORK_G) == (loss >= 4);
+            int is_spoilt = loss >= 0 && (network == ROLE_G) == (loss >= 4);
             assert_int_equal(record->updates, 1);
             assert_int_equal(record->skipped, is_spoilt);
             assert_int_equal(record->adam_t, !is_spoilt);

@@ -132,9 +132,9 @@ static void add_scaler(struct numbers *numbers, const char *where,
 // Each kind of tensor by itself, so that none can be missing in the list of them.
 static void add_blocks(struct numbers *numbers, struct trainer *trainer)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         struct player *player = &trainer->player[network];
-        const char *where = network == NETWORK_G ? "G's" : "D's";
+        const char *where = network == ROLE_G ? "G's" : "D's";
         add(numbers, where, "weights", player->net.params, IS_F32);
         add(numbers, where, "running statistics", player->net.buffers, IS_F32);
         add(numbers, where, "Adam's m", player->adam.m, IS_F32);
@@ -149,8 +149,8 @@ static struct numbers *numbers_of(struct trainer *trainer)
     assert_non_null(numbers);
     add_tensors(numbers, trainer);
     add_blocks(numbers, trainer);
-    add_scaler(numbers, "G's scaler", trainer->player[NETWORK_G].scaler.state);
-    add_scaler(numbers, "D's scaler", trainer->player[NETWORK_D].scaler.state);
+    add_scaler(numbers, "G's scaler", trainer->player[ROLE_G].scaler.state);
+    add_scaler(numbers, "D's scaler", trainer->player[ROLE_D].scaler.state);
     add_scaler(numbers, "D's scaler of fakes", trainer->topology.fake.state);
     // Where latents, flips and the order of images stand; which order it is.
     add(numbers, "progress", "step", &trainer->progress.step, IS_I64);
@@ -227,7 +227,7 @@ static void test_every_number_of_the_state_is_saved_and_loaded(void **state)
     assert_int_equal(*loaded.feed.draw, 2);
     assert_true(digest_of_trainer(&loaded) == digest);
     // What the next forward pass reads: the half copy of the loaded weights.
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct net *net = &loaded.player[network].net;
         for (size_t i = 0; i < net->param_elements; i++)
             assert_true(element_load(net->half, net->dtype, i) ==
@@ -271,14 +271,14 @@ static void test_scales_and_counts_can_be_shown_before_a_step_is_taken(void **st
     open_trainer(&saved);
     (void)digest_of_trainer(&saved);
     open_trainer(&loaded);
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         loaded.player[network].record = (struct step_record){0};
     loaded.fake_record = (struct step_record){0};
     load(&loaded);
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         same_counts(&loaded.player[network].record, &saved.player[network].record);
     same_counts(&loaded.fake_record, &saved.fake_record);
-    assert_true(saved.player[NETWORK_G].record.updates == 1);
+    assert_true(saved.player[ROLE_G].record.updates == 1);
     trainer_release(&saved);
     trainer_release(&loaded);
 }

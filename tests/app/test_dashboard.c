@@ -174,17 +174,17 @@ static void add_everything(struct dashboard *dashboard, struct history_point *po
     for (size_t i = 0; i < dashboard->point_count; i++) {
         points[i].scale[SCALE_D_FAKE] = 4096.0f;
         points[i].skipped[SCALE_D_FAKE] = i % 500 == 9;
-        points[i].held[NETWORK_G] = i % 500 == 7;
-        points[i].grad_norm[NETWORK_G] = 2.0f;
-        points[i].grad_norm[NETWORK_D] = 30.0f + (float)(i % 7);
-        points[i].clipped[NETWORK_D] = i % 2;
+        points[i].held[ROLE_G] = i % 500 == 7;
+        points[i].grad_norm[ROLE_G] = 2.0f;
+        points[i].grad_norm[ROLE_D] = 30.0f + (float)(i % 7);
+        points[i].clipped[ROLE_D] = i % 2;
     }
     dashboard->scale[SCALE_D_FAKE] = 4096.0f;
     dashboard->growth_interval[SCALE_D_FAKE] = 2000;
-    dashboard->held[NETWORK_G] = 1209;
-    dashboard->skipped[NETWORK_D] = 1026;
-    dashboard->clip_norm[NETWORK_G] = 5.0f;
-    dashboard->clip_norm[NETWORK_D] = 32.0f;
+    dashboard->held[ROLE_G] = 1209;
+    dashboard->skipped[ROLE_D] = 1026;
+    dashboard->clip_norm[ROLE_G] = 5.0f;
+    dashboard->clip_norm[ROLE_D] = 32.0f;
 }
 
 static void test_norms_and_a_third_scale_are_drawn_where_a_run_has_them(void **state)
@@ -289,9 +289,9 @@ static void test_losses_that_are_not_numbers_are_told_and_do_no_harm(void **stat
     (void)state;
     struct history_point *points = make_points(1000);
     for (int i = 300; i < 1000; i++)
-        points[i].loss[NETWORK_D] = i % 2 ? NAN : INFINITY;
-    points[5].scale[NETWORK_G] = NAN;
-    points[6].scale[NETWORK_G] = 0.0f;
+        points[i].loss[ROLE_D] = i % 2 ? NAN : INFINITY;
+    points[5].scale[ROLE_G] = NAN;
+    points[6].scale[ROLE_G] = 0.0f;
     points[7].kimg = NAN;
     const struct dashboard dashboard = make_dashboard(points, 1000);
     struct frame frame = frame_create(1280, 720);
@@ -310,12 +310,12 @@ static void test_facts_that_are_not_numbers_do_no_harm(void **state)
     dashboard.kimg = dashboard.kimg_total = NAN;
     dashboard.images_per_sec = dashboard.eta_sec = INFINITY;
     dashboard.elapsed_sec = dashboard.epoch = -INFINITY;
-    dashboard.scale[NETWORK_G] = NAN;
-    dashboard.scale[NETWORK_D] = INFINITY;
-    dashboard.growth_interval[NETWORK_G] = 0;
-    dashboard.growth_tracker[NETWORK_D] = -5;
+    dashboard.scale[ROLE_G] = NAN;
+    dashboard.scale[ROLE_D] = INFINITY;
+    dashboard.growth_interval[ROLE_G] = 0;
+    dashboard.growth_tracker[ROLE_D] = -5;
     dashboard.step = INT64_MIN;
-    dashboard.skipped[NETWORK_G] = INT64_MAX;
+    dashboard.skipped[ROLE_G] = INT64_MAX;
     struct frame frame = frame_create(1280, 720);
     draw(&dashboard, &frame);
     expect_canaries(&frame);
@@ -419,11 +419,8 @@ static void test_a_rollback_is_a_line_in_curves_and_layers(void **state)
         0xf2c14e; // dashes are not quite opaque: what differs is counted
     struct history_point *points = make_points(1000);
     struct dashboard dashboard = make_dashboard(points, 1000);
-    struct history_note note = {.step = 500,
-                                .kimg = 32.0,
-                                .kind = NOTE_ROLLBACK,
-                                .network = NETWORK_D,
-                                .number = 3};
+    struct history_note note = {
+        .step = 500, .kimg = 32.0, .kind = NOTE_ROLLBACK, .network = ROLE_D, .number = 3};
     struct frame without = frame_create(1280, 720), with = frame_create(1280, 720);
     draw(&dashboard, &without);
     assert_int_equal(count_color(&without, yellow), 0);
@@ -450,7 +447,7 @@ static void test_the_pointer_near_a_mark_reads_its_note(void **state)
     struct history_point *points = make_points(1000);
     struct dashboard dashboard = make_dashboard(points, 1000);
     struct history_note note = {
-        .step = 508, .kimg = 508 * 0.064, .kind = NOTE_SKIP, .network = NETWORK_D};
+        .step = 508, .kimg = 508 * 0.064, .kind = NOTE_SKIP, .network = ROLE_D};
     strcpy(note.text, "D skipped: d.conv1, weight gradient\nscale 2 \xe2\x86\x92 1\n"
                       "cause: the scale was too high");
     struct frame bare = frame_create(1280, 720), noted = frame_create(1280, 720);

@@ -230,7 +230,7 @@ static void test_taking_a_step_again_leaves_weights_and_statistics_alone(void **
                          again.last.records[0].was_skipped);
         assert_null(look_at_skip(&plain, 0));
     }
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         assert_true(again.player[network].record.skipped > 5);
         assert_true(again.player[network].record.adam_t > 0);
         assert_true(same_bytes(&again, &plain, network));
@@ -243,7 +243,7 @@ static void test_taking_a_step_again_leaves_weights_and_statistics_alone(void **
 static int is_first_of_a_pass(const struct trainer *trainer, const struct diagnosis *told)
 {
     const struct look_view *view = look_at_skip(trainer, 0);
-    for (int pass = LOOK_D_REAL; pass <= LOOK_D_FAKE; pass++) {
+    for (int pass = PASS_D_REAL; pass <= PASS_D_FAKE; pass++) {
         struct nonfinite_place place;
         if (survey_first_nonfinite(&trainer->look.survey[pass], view->stats[pass],
                                    &place) &&
@@ -286,7 +286,7 @@ static void test_a_device_that_runs_ahead_names_the_same_place(void **state)
 // D.conv3's outputs are far beyond 65504, and its batch norm brings them back to 1.
 static void make_conv3_huge(struct trainer *trainer)
 {
-    struct net *d = &trainer->player[NETWORK_D].net;
+    struct net *d = &trainer->player[ROLE_D].net;
     int param = 0;
     while (strcmp(d->param[param].name, "conv3.weight") != 0)
         param += 1;
@@ -352,7 +352,7 @@ static void test_no_layer_is_named_where_all_are_f32_already(void **state)
     struct trainer trainer;
     struct diagnosis diagnosis;
     open_trainer_with(&trainer, 64, 64, 0, "*");
-    trainer.player[NETWORK_D].net.params[0] = INFINITY;
+    trainer.player[ROLE_D].net.params[0] = INFINITY;
     step(&trainer);
     assert_int_equal(trainer.last.records[0].was_skipped, 1);
     diagnose(&trainer, 0, &diagnosis);
@@ -408,7 +408,7 @@ static void test_a_pass_that_alone_overflows_is_told_from_the_other(void **state
     struct diagnosis diagnosis;
     open_trainer(&trainer, 64, 0x1p22, 0);
     // Real logits far below 0 have a gradient of 1/16 each, fakes' far below have none.
-    struct net *d = &trainer.player[NETWORK_D].net;
+    struct net *d = &trainer.player[ROLE_D].net;
     const struct param *head = &d->param[d->param_count - 1];
     for (size_t i = 0; i < tensor_elements(&head->shape); i++)
         d->params[head->offset + i] = -0.5f;

@@ -42,24 +42,24 @@ enum { LONG_RUN = 260000 };
 static struct history_point eventful_point(int64_t step)
 {
     struct history_point point = plain_point(step);
-    point.loss[NETWORK_G] = 1.0f + 0.001f * (float)(step % 97);
-    point.loss[NETWORK_D] = step % 331 == 5 ? NAN : 0.5f + 0.001f * (float)(step % 89);
+    point.loss[ROLE_G] = 1.0f + 0.001f * (float)(step % 97);
+    point.loss[ROLE_D] = step % 331 == 5 ? NAN : 0.5f + 0.001f * (float)(step % 89);
     if (step % 10007 == 13)
-        point.scale[NETWORK_G] = 4194304.0f;
+        point.scale[ROLE_G] = 4194304.0f;
     if (step % 20011 == 17)
-        point.scale[NETWORK_D] = 0.25f;
+        point.scale[ROLE_D] = 0.25f;
     if (step % 15013 == 19)
-        point.loss[NETWORK_G] = 50.0f + (float)(step / 15013);
+        point.loss[ROLE_G] = 50.0f + (float)(step / 15013);
     if (step % 9001 == 23)
-        point.loss[NETWORK_D] = -3.0f - (float)(step / 9001);
-    point.skipped[NETWORK_G] = step % 7919 == 29;
-    point.skipped[NETWORK_D] = step % 1009 == 31 ? 2 : 0;
+        point.loss[ROLE_D] = -3.0f - (float)(step / 9001);
+    point.skipped[ROLE_G] = step % 7919 == 29;
+    point.skipped[ROLE_D] = step % 1009 == 31 ? 2 : 0;
     point.skipped[SCALE_D_FAKE] = step % 5003 == 37;
-    point.held[NETWORK_G] = step % 4001 == 41;
+    point.held[ROLE_G] = step % 4001 == 41;
     if (step % 12007 == 43)
         point.scale[SCALE_D_FAKE] = 1024.0f;
     if (step % 14009 == 47)
-        point.grad_norm[NETWORK_D] = 900.0f;
+        point.grad_norm[ROLE_D] = 900.0f;
     return point;
 }
 
@@ -80,7 +80,7 @@ static void test_thinning_keeps_extremes_and_every_skip(void **state)
         events += is_extreme(step);
         for (int scale = 0; scale < SCALE_COUNT; scale++)
             skips[scale] += point.skipped[scale];
-        held += point.held[NETWORK_G];
+        held += point.held[ROLE_G];
     }
     struct history_point *points = NULL;
     size_t room = 0;
@@ -93,11 +93,11 @@ static void test_thinning_keeps_extremes_and_every_skip(void **state)
         events -= is_extreme(step);
         for (int scale = 0; scale < SCALE_COUNT; scale++)
             skips[scale] -= points[i].skipped[scale];
-        held -= points[i].held[NETWORK_G];
+        held -= points[i].held[ROLE_G];
     }
     assert_int_equal(events, 0);
-    assert_int_equal(skips[NETWORK_G], 0);
-    assert_int_equal(skips[NETWORK_D], 0);
+    assert_int_equal(skips[ROLE_G], 0);
+    assert_int_equal(skips[ROLE_D], 0);
     assert_int_equal(skips[SCALE_D_FAKE], 0);
     assert_int_equal(held, 0);
     assert_int_equal(points[0].step, 1);
@@ -114,7 +114,7 @@ static void test_a_history_in_which_every_step_skips_loses_none(void **state)
     struct history *history = history_create();
     for (int64_t step = 1; step <= HISTORY_MAX + 1000; step++) {
         struct history_point point = plain_point(step);
-        point.skipped[NETWORK_D] = 1;
+        point.skipped[ROLE_D] = 1;
         history_add(history, &point);
     }
     assert_int_equal(history_count(history), HISTORY_MAX + 1000);
@@ -125,21 +125,21 @@ static void test_a_mark_stays_on_the_newest_step_through_thinning(void **state)
 {
     (void)state;
     struct history *history = history_create();
-    history_mark(history, NETWORK_D); // before the first step there is nothing to mark
+    history_mark(history, ROLE_D); // before the first step there is nothing to mark
     for (int64_t step = 1; step <= LONG_RUN; step++) {
         const struct history_point point = {.step = step, .scale = {1.0f, 1.0f}};
         history_add(history, &point);
         if (step == 77)
-            history_mark(history, NETWORK_D);
+            history_mark(history, ROLE_D);
     }
     struct history_point *points = NULL;
     size_t room = 0, marks = 0;
     const size_t count = history_copy(history, &points, &room);
     assert_true(count < LONG_RUN);
     for (size_t i = 0; i < count; i++) {
-        assert_int_equal(points[i].changed[NETWORK_G], 0);
-        assert_int_equal(points[i].changed[NETWORK_D], points[i].step == 77);
-        marks += points[i].changed[NETWORK_D];
+        assert_int_equal(points[i].changed[ROLE_G], 0);
+        assert_int_equal(points[i].changed[ROLE_D], points[i].step == 77);
+        marks += points[i].changed[ROLE_D];
     }
     assert_int_equal(marks, 1);
     free(points);
@@ -169,7 +169,7 @@ static void *write_steps(void *argument)
     struct writer *writer = argument;
     for (int64_t step = 1; step <= 100000; step++) {
         struct history_point point = plain_point(step);
-        point.scale[NETWORK_G] = point.loss[NETWORK_D] = (float)step;
+        point.scale[ROLE_G] = point.loss[ROLE_D] = (float)step;
         history_add(writer->history, &point);
     }
     atomic_store(&writer->is_done, 1);
@@ -192,8 +192,8 @@ static void test_a_reader_sees_whole_points_while_a_writer_adds(void **state)
         before = count;
         for (size_t i = 0; i < count; i++) {
             assert_int_equal(points[i].step, (int64_t)i + 1);
-            assert_true(points[i].scale[NETWORK_G] == (float)points[i].step);
-            assert_true(points[i].loss[NETWORK_D] == (float)points[i].step);
+            assert_true(points[i].scale[ROLE_G] == (float)points[i].step);
+            assert_true(points[i].loss[ROLE_D] == (float)points[i].step);
         }
     } while (!is_done);
     pthread_join(thread, NULL);

@@ -25,7 +25,7 @@ static void test_a_skip_names_its_layer_its_scales_and_its_cause(void **state)
         "\"layer\":\"d.conv1\",\"tensor\":\"weight gradient\",\"cause\":\"scale\","
         "\"step\":1067,\"kimg\":68.288}");
     assert_int_equal(note.kind, NOTE_SKIP);
-    assert_int_equal(note.network, NETWORK_D);
+    assert_int_equal(note.network, ROLE_D);
     assert_int_equal(note.step, 1067);
     assert_true(note.kimg == 68.288);
     assert_string_equal(note.text, "D skipped: d.conv1, weight gradient\n"
@@ -34,7 +34,7 @@ static void test_a_skip_names_its_layer_its_scales_and_its_cause(void **state)
     note = note_of("{\"event\":\"skip\",\"net\":\"G\",\"scale_before\":2,"
                    "\"scale_after\":1,\"layer\":null,\"tensor\":null,"
                    "\"cause\":\"a new one\",\"step\":3,\"kimg\":0.1}");
-    assert_int_equal(note.network, NETWORK_G);
+    assert_int_equal(note.network, ROLE_G);
     assert_string_equal(note.text, "G skipped\nscale 2^1 \xe2\x86\x92 2^0\n"
                                    "cause: a new one");
 }

@@ -13,9 +13,9 @@ static void add_tick_of(FILE *file, int64_t index, int step, int rollbacks, floa
 {
     struct tick tick = {
         .index = index, .step = step, .kimg = step / 10.0, .rollbacks = rollbacks};
-    tick.scale[NETWORK_G] = scale;
-    tick.scale[NETWORK_D] = 1.0f;
-    statistic_add(&tick.loss[NETWORK_G], (double)index + 0.5);
+    tick.scale[ROLE_G] = scale;
+    tick.scale[ROLE_D] = 1.0f;
+    statistic_add(&tick.loss[ROLE_G], (double)index + 0.5);
     char *json = tick_json(&tick, 0.0);
     fprintf(file, "%s\n", json);
     free(json);
@@ -74,15 +74,15 @@ static void test_the_curves_of_a_run_come_back_from_its_logs(void **state)
     const float g[] = {32768, 32768, 65536};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(points[i].step, steps[i]);
-        assert_true(points[i].scale[NETWORK_G] == g[i]);
-        assert_true(points[i].scale[NETWORK_D] == 4.0f);
-        assert_int_equal(points[i].skipped[NETWORK_G], i == 0);
-        assert_int_equal(points[i].skipped[NETWORK_D], i == 0);
-        assert_int_equal(points[i].changed[NETWORK_G], i == 1);
-        assert_int_equal(points[i].changed[NETWORK_D], i == 2);
+        assert_true(points[i].scale[ROLE_G] == g[i]);
+        assert_true(points[i].scale[ROLE_D] == 4.0f);
+        assert_int_equal(points[i].skipped[ROLE_G], i == 0);
+        assert_int_equal(points[i].skipped[ROLE_D], i == 0);
+        assert_int_equal(points[i].changed[ROLE_G], i == 1);
+        assert_int_equal(points[i].changed[ROLE_D], i == 2);
     }
-    assert_true(points[0].loss[NETWORK_G] == 0.5f && points[2].loss[NETWORK_G] == 1.5f);
-    assert_true(points[0].loss[NETWORK_D] != points[0].loss[NETWORK_D]); // null: NaN
+    assert_true(points[0].loss[ROLE_G] == 0.5f && points[2].loss[ROLE_G] == 1.5f);
+    assert_true(points[0].loss[ROLE_D] != points[0].loss[ROLE_D]); // null: NaN
     free(points);
     history_destroy(history);
     remove_folder(folder);
@@ -128,7 +128,7 @@ static void test_counters_out_of_range_are_not_taken_from_the_logs(void **state)
     size_t room = 0, count = history_copy(history, &points, &room);
     for (size_t i = 0; i < count; i++) {
         assert_in_range(points[i].step, 5, 80);
-        assert_int_equal(points[i].skipped[NETWORK_G], 0);
+        assert_int_equal(points[i].skipped[ROLE_G], 0);
     }
     free(points);
     history_destroy(history);
@@ -155,8 +155,8 @@ static void test_what_only_some_runs_have_comes_back_too(void **state)
     assert_non_null(file);
     struct tick tick = {.step = 20, .kimg = 2.0, .scale = {4.0f, 16.0f}};
     statistic_add(&tick.fake_scale_over_tick, 200.0);
-    statistic_add(&tick.grad_norm[NETWORK_D], 6.0);
-    statistic_add(&tick.clipped[NETWORK_D], 0.25);
+    statistic_add(&tick.grad_norm[ROLE_D], 6.0);
+    statistic_add(&tick.clipped[ROLE_D], 0.25);
     char *json = tick_json(&tick, 0.0);
     fprintf(file, "%s\n", json);
     free(json);
@@ -186,16 +186,16 @@ static void test_what_only_some_runs_have_comes_back_too(void **state)
     static const float d[] = {32, 16, 8, 8, 8}, fake[] = {128, 128, 64, 128, 128};
     static const int d_skips[] = {0, 1, 1, 0, 0}, fake_skips[] = {1, 0, 1, 0, 0};
     for (int i = 0; i < 5; i++) {
-        assert_true(points[i].scale[NETWORK_G] == 4.0f);
-        assert_true(points[i].scale[NETWORK_D] == d[i]);
+        assert_true(points[i].scale[ROLE_G] == 4.0f);
+        assert_true(points[i].scale[ROLE_D] == d[i]);
         assert_true(points[i].scale[SCALE_D_FAKE] == fake[i]);
-        assert_int_equal(points[i].skipped[NETWORK_D], d_skips[i]);
+        assert_int_equal(points[i].skipped[ROLE_D], d_skips[i]);
         assert_int_equal(points[i].skipped[SCALE_D_FAKE], fake_skips[i]);
-        assert_int_equal(points[i].held[NETWORK_G], i == 0);
-        assert_int_equal(points[i].held[NETWORK_D], 0);
-        assert_true(points[i].grad_norm[NETWORK_D] == (i == 4 ? 6.0f : 0.0f));
-        assert_int_equal(points[i].clipped[NETWORK_D], i == 4);
-        assert_true(points[i].grad_norm[NETWORK_G] == 0.0f);
+        assert_int_equal(points[i].held[ROLE_G], i == 0);
+        assert_int_equal(points[i].held[ROLE_D], 0);
+        assert_true(points[i].grad_norm[ROLE_D] == (i == 4 ? 6.0f : 0.0f));
+        assert_int_equal(points[i].clipped[ROLE_D], i == 4);
+        assert_true(points[i].grad_norm[ROLE_G] == 0.0f);
     }
     free(points);
     history_destroy(history);
@@ -243,12 +243,12 @@ static void test_steps_that_a_rollback_gave_up_are_not_recalled(void **state)
     assert_int_equal(history_copy(history, &points, &room), 4);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(points[i].step, steps[i]);
-        assert_true(points[i].scale[NETWORK_G] == g[i]);
-        assert_true(i == 0 || points[i].scale[NETWORK_D] == 4.0f);
-        assert_int_equal(points[i].skipped[NETWORK_G], i == 0);
+        assert_true(points[i].scale[ROLE_G] == g[i]);
+        assert_true(i == 0 || points[i].scale[ROLE_D] == 4.0f);
+        assert_int_equal(points[i].skipped[ROLE_G], i == 0);
     }
     // The losses are those of the ticks that stayed.
-    assert_true(points[2].loss[NETWORK_G] == 3.5f && points[3].loss[NETWORK_G] == 4.5f);
+    assert_true(points[2].loss[ROLE_G] == 3.5f && points[3].loss[ROLE_G] == 4.5f);
     free(points);
     history_destroy(history);
     // A log of an earlier release tells no line from another: all are taken.
@@ -301,9 +301,9 @@ static void test_a_run_that_went_back_is_told_once(void **state)
     assert_int_equal(look, 30);
     for (size_t i = 0; i < count; i++) {
         assert_true(i == 0 || points[i].step > points[i - 1].step);
-        assert_int_equal(points[i].skipped[NETWORK_D],
+        assert_int_equal(points[i].skipped[ROLE_D],
                          0); // those of the storm are not its
-        assert_true(points[i].scale[NETWORK_D] == (points[i].step < 10 ? 1024 : 512));
+        assert_true(points[i].scale[ROLE_D] == (points[i].step < 10 ? 1024 : 512));
     }
     assert_int_equal(points[count - 1].step, 30);
     free(points);
@@ -321,7 +321,7 @@ static void test_a_run_that_went_back_is_told_once(void **state)
     assert_int_equal(look, 30);
     assert_int_equal(points[count - 1].step, 30);
     for (size_t i = 0; i < count; i++)
-        assert_int_equal(points[i].skipped[NETWORK_D], points[i].step == 25);
+        assert_int_equal(points[i].skipped[ROLE_D], points[i].step == 25);
     free(points);
     remove_folder(out);
 }
@@ -340,10 +340,10 @@ static void test_every_scale_that_moved_with_a_network_comes_back(void **state)
                    out);
     snprintf(run, sizeof run, "%s/shared", out);
     size_t count = recall(run_in(run), &points, &look);
-    assert_true(points[count - 1].scale[NETWORK_G] == 1024.0f);
-    assert_true(points[count - 1].scale[NETWORK_D] == 1024.0f);
+    assert_true(points[count - 1].scale[ROLE_G] == 1024.0f);
+    assert_true(points[count - 1].scale[ROLE_D] == 1024.0f);
     for (size_t i = 0; i < count; i++)
-        assert_int_equal(points[i].changed[NETWORK_D], 0);
+        assert_int_equal(points[i].changed[ROLE_D], 0);
     free(points);
 
     twinscale_must("train " SMALL_RUN " --out '%s/three' --kimg 0.16 --scaler per-loss "
@@ -352,7 +352,7 @@ static void test_every_scale_that_moved_with_a_network_comes_back(void **state)
     snprintf(run, sizeof run, "%s/three", out);
     count = recall(run_in(run), &points, &look);
     assert_true(points[0].step < 6 && points[0].scale[SCALE_D_FAKE] == 1024.0f);
-    assert_true(points[count - 1].scale[NETWORK_D] == 32.0f);
+    assert_true(points[count - 1].scale[ROLE_D] == 32.0f);
     assert_true(points[count - 1].scale[SCALE_D_FAKE] ==
                 (float)facts_of(run_in(run)).fake_scaler.scale);
     free(points);

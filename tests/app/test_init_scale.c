@@ -128,8 +128,8 @@ static void test_each_scaler_begins_the_margin_below_its_own(void **state)
     config.init_margin = 3;
     open_trainer(&trainer, &config);
     find(&trainer, &found);
-    const struct grad_scaler *scalers[] = {&trainer.player[NETWORK_G].scaler,
-                                           &trainer.player[NETWORK_D].scaler,
+    const struct grad_scaler *scalers[] = {&trainer.player[ROLE_G].scaler,
+                                           &trainer.player[ROLE_D].scaler,
                                            &trainer.topology.fake};
     for (int i = 0; i < 3; i++)
         assert_true(scale_now(scalers[i]) == ldexpf(1.0f, found.of[i].exponent - 3) &&
@@ -151,7 +151,7 @@ static void test_one_scale_for_both_begins_with_the_smaller(void **state)
     find(&trainer, &found);
     int g = found.of[0].exponent, d = found.of[1].exponent, least = g < d ? g : d;
     assert_int_not_equal(g, d);
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         assert_true(scale_now(&trainer.player[network].scaler) ==
                     ldexpf(1.0f, least - config.init_margin));
     assert_non_null(strstr(trainer.found_scales, "the smaller of both networks'"));
@@ -167,10 +167,10 @@ static void test_limits_of_the_scale_hold(void **state)
     config.g.max_scale = 100.0;
     config.d.min_scale = 1e6;
     open_trainer(&trainer, &config);
-    assert_true(scale_now(&trainer.player[NETWORK_G].scaler) == 100.0f);
+    assert_true(scale_now(&trainer.player[ROLE_G].scaler) == 100.0f);
     find(&trainer, &found);
-    assert_true(scale_now(&trainer.player[NETWORK_G].scaler) == 100.0f);
-    assert_true(scale_now(&trainer.player[NETWORK_D].scaler) == 1e6f);
+    assert_true(scale_now(&trainer.player[ROLE_G].scaler) == 100.0f);
+    assert_true(scale_now(&trainer.player[ROLE_D].scaler) == 1e6f);
     assert_non_null(strstr(trainer.found_scales, "begins at 100, its maximum"));
     assert_non_null(strstr(trainer.found_scales, "begins at 1e+06, its minimum"));
     trainer_release(&trainer);
@@ -185,7 +185,7 @@ static void assert_same_block(const float *a, const float *b, size_t count)
 
 static void assert_same_run(const struct trainer *a, const struct trainer *b)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct player *x = &a->player[network], *y = &b->player[network];
         assert_same_block(x->net.params, y->net.params, x->net.param_elements);
         assert_same_block(x->net.buffers, y->net.buffers, x->net.buffer_elements);
@@ -195,7 +195,7 @@ static void assert_same_run(const struct trainer *a, const struct trainer *b)
         assert_memory_equal(&s, &t, sizeof s);
     }
     assert_same_block(a->ema.average, b->ema.average,
-                      a->player[NETWORK_G].net.param_elements);
+                      a->player[ROLE_G].net.param_elements);
     assert_int_equal(*a->feed.draw, *b->feed.draw);
     assert_memory_equal(&a->progress, &b->progress, sizeof a->progress);
 }
@@ -215,8 +215,8 @@ static void test_nothing_stays_but_the_scale(void **state)
         config.mirror = 1;
         open_trainer(&searched, &config);
         find(&searched, &found);
-        config.g.init_scale = (double)scale_now(&searched.player[NETWORK_G].scaler);
-        config.d.init_scale = (double)scale_now(&searched.player[NETWORK_D].scaler);
+        config.g.init_scale = (double)scale_now(&searched.player[ROLE_G].scaler);
+        config.d.init_scale = (double)scale_now(&searched.player[ROLE_D].scaler);
         open_trainer(&plain, &config);
         assert_same_run(&searched, &plain);
         for (int n = 0; n < 4; n++) {
@@ -267,8 +267,8 @@ static void test_a_scale_that_was_given_is_left_alone(void **state)
     open_trainer(&trainer, &config);
     find(&trainer, &found);
     assert_int_equal(found.count, 1);
-    assert_int_equal(found.of[0].network, NETWORK_G);
-    assert_true(scale_now(&trainer.player[NETWORK_D].scaler) == 48.0f);
+    assert_int_equal(found.of[0].network, ROLE_G);
+    assert_true(scale_now(&trainer.player[ROLE_D].scaler) == 48.0f);
     trainer_release(&trainer);
 }
 
@@ -298,7 +298,7 @@ static void test_a_wide_type_begins_with_the_usual_scale_or_has_none(void **stat
 
 static void fill_weights(struct trainer *trainer, float value)
 {
-    struct net *d = &trainer->player[NETWORK_D].net;
+    struct net *d = &trainer->player[ROLE_D].net;
     for (size_t i = 0; i < d->param_elements; i++)
         d->params[i] = value; // the CPU's memory is the host's
     net_params_changed(d);
@@ -355,24 +355,24 @@ static int64_t skips_in(const struct config *config, int steps, int64_t skips[2]
     find(&trainer, &found);
     for (int i = 0; i < steps; i++)
         step(&trainer);
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         skips[network] = trainer.player[network].record.skipped;
     trainer_release(&trainer);
-    return skips[NETWORK_G] + skips[NETWORK_D];
+    return skips[ROLE_G] + skips[ROLE_D];
 }
 
 static void test_a_run_begins_without_the_skips_of_the_usual_scale(void **state)
 {
     (void)state;
     struct config config = small();
-    int64_t skips[NETWORK_COUNT];
+    int64_t skips[ROLES];
     config.batch = 16;
     config.g.width = config.d.width = 16;
     config.g.init_scale = config.d.init_scale = 65536.0;
     int64_t usual = skips_in(&config, 100, skips);
-    print_message("at 65536: G skips %lld, D %lld\n", (long long)skips[NETWORK_G],
-                  (long long)skips[NETWORK_D]);
-    assert_true(skips[NETWORK_G] > 0 && skips[NETWORK_D] > 0);
+    print_message("at 65536: G skips %lld, D %lld\n", (long long)skips[ROLE_G],
+                  (long long)skips[ROLE_D]);
+    assert_true(skips[ROLE_G] > 0 && skips[ROLE_D] > 0);
     config.g.init_scale = config.d.init_scale = 0.0;
     assert_int_equal(skips_in(&config, 100, skips), 0);
     assert_true(usual > 0);

@@ -45,7 +45,7 @@ static void open_live(struct live *live)
     config.kimg = 100;
     config.preview = PREVIEW_OFF;
     config.grid_columns = config.grid_rows = 2;
-    config.g.init_scale = 8192; // not too far from where D's will be
+    config.g.init_scale = 8192;         // not too far from where D's will be
     config.g.growth_interval = 1000000; // G's scale stays out of it
     config.g.lr = 1e-5;
     config.d.lr = 1e-3; // D soon knows its real images
@@ -77,9 +77,9 @@ static void step(struct live *live)
 
 static int is_quiet(const struct live *live)
 {
-    const struct step_record *record = &live->trainer.player[NETWORK_D].record;
-    return record->scale_after <= live->report.watch.of[NETWORK_D].good &&
-           live->report.quiet_steps[NETWORK_D] >= INTERVAL / OUTLIER_QUIET;
+    const struct step_record *record = &live->trainer.player[ROLE_D].record;
+    return record->scale_after <= live->report.watch.of[ROLE_D].good &&
+           live->report.quiet_steps[ROLE_D] >= INTERVAL / OUTLIER_QUIET;
 }
 
 /* Until D's scale has found its plateau, has come back to what a whole interval was good at,
@@ -101,7 +101,7 @@ static size_t plant_fake(struct live *live, int row)
     uint8_t *pixels;
     batch_indices(dataset, trainer_stream_seed(trainer),
                   (uint64_t)trainer->progress.images, 16, index);
-    struct tensor fake = *net_output(&trainer->player[NETWORK_G].net);
+    struct tensor fake = *net_output(&trainer->player[ROLE_G].net);
     float *image = malloc(values * sizeof *image);
     fake.shape.n = fake.n_stored = 1;
     struct tensor copy = fake;
@@ -168,7 +168,7 @@ static void test_the_search_for_an_outlier_changes_nothing(void **state)
     struct diagnosis diagnosis;
     open_live(&live);
     struct trainer *trainer = &live.trainer;
-    const struct net *d = &trainer->player[NETWORK_D].net;
+    const struct net *d = &trainer->player[ROLE_D].net;
     size_t real_bytes = tensor_bytes(&trainer->feed.real);
     settle(&live);
     plant_fake(&live, 3);
@@ -181,9 +181,9 @@ static void test_the_search_for_an_outlier_changes_nothing(void **state)
     memcpy(params, d->params, d->param_elements * sizeof *params);
     memcpy(buffers, d->buffers, d->buffer_elements * sizeof *buffers);
     memcpy(real, trainer->feed.real.data, real_bytes);
-    struct scaler_state scale = grad_scaler_read(&trainer->player[NETWORK_D].scaler);
+    struct scaler_state scale = grad_scaler_read(&trainer->player[ROLE_D].scaler);
     assert_int_equal(outlier_find(trainer, &diagnosis), 3);
-    struct scaler_state after = grad_scaler_read(&trainer->player[NETWORK_D].scaler);
+    struct scaler_state after = grad_scaler_read(&trainer->player[ROLE_D].scaler);
     assert_memory_equal(params, d->params, d->param_elements * sizeof *params);
     assert_memory_equal(buffers, d->buffers, d->buffer_elements * sizeof *buffers);
     assert_memory_equal(real, trainer->feed.real.data, real_bytes);

@@ -124,11 +124,11 @@ static void make_points(struct history_point *points, int count)
 {
     for (int i = 0; i < count; i++) {
         points[i] = (struct history_point){.step = i + 1, .kimg = i + 1, .loss = {2, 1}};
-        points[i].scale[NETWORK_G] = 2 * (i + 1) >= count ? 32768.0f : 65536.0f;
-        points[i].scale[NETWORK_D] = 4 * (i + 1) >= count ? 512.0f : 1024.0f;
-        points[i].skipped[NETWORK_G] = 2 * (i + 1) == count;
-        points[i].skipped[NETWORK_D] = 4 * (i + 1) == count;
-        points[i].changed[NETWORK_D] = 8 * (i + 1) == 7 * count;
+        points[i].scale[ROLE_G] = 2 * (i + 1) >= count ? 32768.0f : 65536.0f;
+        points[i].scale[ROLE_D] = 4 * (i + 1) >= count ? 512.0f : 1024.0f;
+        points[i].skipped[ROLE_G] = 2 * (i + 1) == count;
+        points[i].skipped[ROLE_D] = 4 * (i + 1) == count;
+        points[i].changed[ROLE_D] = 8 * (i + 1) == 7 * count;
     }
 }
 
@@ -188,7 +188,7 @@ static void test_a_third_scale_and_held_steps_stand_where_their_numbers_are(void
     for (int i = 0; i < N; i++)
         points[i].scale[SCALE_D_FAKE] = i < 199 ? 4096.0f : 2048.0f;
     points[199].skipped[SCALE_D_FAKE] = 1;
-    points[299].held[NETWORK_G] = 1;
+    points[299].held[ROLE_G] = 1;
     const struct dashboard dashboard = {.points = points,
                                         .point_count = N,
                                         .scale = {32768.0f, 512.0f, 2048.0f},
@@ -228,8 +228,8 @@ static void test_norms_have_their_limit_and_a_mark_where_they_were_clipped(void 
     static struct history_point points[N];
     make_points(points, N);
     for (int i = 0; i < N; i++) {
-        points[i].grad_norm[NETWORK_G] = i < 200 ? 2.0f : 16.0f;
-        points[i].clipped[NETWORK_G] = i >= 200;
+        points[i].grad_norm[ROLE_G] = i < 200 ? 2.0f : 16.0f;
+        points[i].clipped[ROLE_G] = i >= 200;
     }
     const struct dashboard dashboard = {
         .points = points, .point_count = N, .clip_norm = {4.0f, 0.0f}};
@@ -271,7 +271,7 @@ static void test_losses_break_off_where_they_are_not_numbers(void **state)
     static struct history_point points[N];
     make_points(points, N);
     for (int i = 159; i < 240; i++)
-        points[i].loss[NETWORK_G] = NAN;
+        points[i].loss[ROLE_G] = NAN;
     const struct dashboard dashboard = {.points = points, .point_count = N};
     const struct area panel = {0, 0, WIDTH, HEIGHT}, inner = plot_inner(panel, 1);
     struct series series;

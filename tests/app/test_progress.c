@@ -144,13 +144,13 @@ static struct tick example(void)
                         .skipped = {0, 3},
                         .skipped_in_tick = {0, 1},
                         .cpu_mem_gb = 0.5};
-    statistic_add(&tick.loss[NETWORK_G], 1.0);
-    statistic_add(&tick.loss[NETWORK_G], 1.5);
-    statistic_add(&tick.loss[NETWORK_D], 0.98);
+    statistic_add(&tick.loss[ROLE_G], 1.0);
+    statistic_add(&tick.loss[ROLE_G], 1.5);
+    statistic_add(&tick.loss[ROLE_D], 0.98);
     statistic_add_sums(&tick.score_real, 4, 2.0, 5.0);
-    statistic_add(&tick.scale_over_tick[NETWORK_G], 65536.0);
-    statistic_add(&tick.scale_over_tick[NETWORK_D], 65536.0);
-    statistic_add(&tick.scale_over_tick[NETWORK_D], 32768.0);
+    statistic_add(&tick.scale_over_tick[ROLE_G], 65536.0);
+    statistic_add(&tick.scale_over_tick[ROLE_D], 65536.0);
+    statistic_add(&tick.scale_over_tick[ROLE_D], 32768.0);
     return tick;
 }
 
@@ -174,11 +174,11 @@ static void test_the_lines_of_a_run_stand_under_each_other(void **state)
     later.kimg = 199.9;
     later.images_per_sec = 987.0;
     later.eta_sec = 9.0;
-    later.loss[NETWORK_G] = later.loss[NETWORK_D] = (struct statistic){0};
-    statistic_add(&later.loss[NETWORK_G], 12345.6);
-    statistic_add(&later.loss[NETWORK_D], -0.5);
-    later.scale[NETWORK_G] = 256.0f;
-    later.skipped[NETWORK_G] = 7;
+    later.loss[ROLE_G] = later.loss[ROLE_D] = (struct statistic){0};
+    statistic_add(&later.loss[ROLE_G], 12345.6);
+    statistic_add(&later.loss[ROLE_D], -0.5);
+    later.scale[ROLE_G] = 256.0f;
+    later.skipped[ROLE_G] = 7;
     char first[256], second[256];
     tick_line(&tick, first, sizeof first);
     tick_line(&later, second, sizeof second);
@@ -213,17 +213,17 @@ static void test_values_that_are_none_are_shown_as_such(void **state)
 {
     (void)state;
     struct tick tick = example();
-    tick.loss[NETWORK_G] = tick.loss[NETWORK_D] = (struct statistic){0};
-    statistic_add(&tick.loss[NETWORK_D], (double)NAN);
+    tick.loss[ROLE_G] = tick.loss[ROLE_D] = (struct statistic){0};
+    statistic_add(&tick.loss[ROLE_D], (double)NAN);
     tick.eta_sec = (double)NAN;
-    tick.scale[NETWORK_G] = 1000.0f;
+    tick.scale[ROLE_G] = 1000.0f;
     char line[256];
     tick_line(&tick, line, sizeof line);
     assert_non_null(strstr(line, "eta ?  "));
     assert_non_null(strstr(line, "loss G -      D "));
     assert_non_null(strstr(line, "D nan "));
     assert_non_null(strstr(line, "scale G 1000 D 2^15"));
-    statistic_add(&tick.loss[NETWORK_G], 3e9);
+    statistic_add(&tick.loss[ROLE_G], 3e9);
     tick_line(&tick, line, sizeof line);
     assert_non_null(strstr(line, "loss G 3.0e+09 D"));
 }
@@ -238,9 +238,9 @@ static void test_no_numbers_make_the_tick_line_too_long(void **state)
     tick.epoch = 1234;
     tick.images_per_sec = 123456;
     tick.eta_sec = 1e6;
-    tick.loss[NETWORK_G].sum = tick.loss[NETWORK_D].sum = -1e30;
-    tick.skipped[NETWORK_G] = tick.skipped[NETWORK_D] = 123456;
-    tick.skipped_in_tick[NETWORK_G] = tick.skipped_in_tick[NETWORK_D] = 12345;
+    tick.loss[ROLE_G].sum = tick.loss[ROLE_D].sum = -1e30;
+    tick.skipped[ROLE_G] = tick.skipped[ROLE_D] = 123456;
+    tick.skipped_in_tick[ROLE_G] = tick.skipped_in_tick[ROLE_D] = 12345;
     char line[256];
     tick_line(&tick, line, sizeof line);
     assert_in_range(strlen(line), 120, TICK_LINE_MAX);
@@ -317,12 +317,12 @@ static void test_what_only_some_runs_have_is_told_by_those(void **state)
 {
     (void)state;
     struct tick tick = example();
-    statistic_add(&tick.grad_norm[NETWORK_D], 4.0);
-    statistic_add(&tick.grad_norm[NETWORK_D], 6.0);
-    statistic_add(&tick.clipped[NETWORK_D], 0.0);
-    statistic_add(&tick.clipped[NETWORK_D], 1.0);
+    statistic_add(&tick.grad_norm[ROLE_D], 4.0);
+    statistic_add(&tick.grad_norm[ROLE_D], 6.0);
+    statistic_add(&tick.clipped[ROLE_D], 0.0);
+    statistic_add(&tick.clipped[ROLE_D], 1.0);
     statistic_add(&tick.fake_scale_over_tick, 512.0);
-    tick.held[NETWORK_G] = 7;
+    tick.held[ROLE_G] = 7;
     json_t *json = parsed(&tick);
     assert_int_equal(json_object_size(json), 26);
     assert_entry(json, "Grad/D_norm", 2, 5, 1);
@@ -345,8 +345,8 @@ static void test_a_few_nan_do_not_hide_the_mean_of_the_others(void **state)
     (void)state;
     struct tick tick = example(); // G's losses are 1 and 1.5
     for (int i = 0; i < 4; i++)
-        statistic_add(&tick.loss[NETWORK_G], -(double)NAN);
-    statistic_add(&tick.loss[NETWORK_D], (double)INFINITY);
+        statistic_add(&tick.loss[ROLE_G], -(double)NAN);
+    statistic_add(&tick.loss[ROLE_D], (double)INFINITY);
     statistic_add_sums(&tick.score_real, 64, (double)NAN, 1.0);
     char line[256];
     tick_line(&tick, line, sizeof line);
@@ -371,9 +371,9 @@ static void test_what_is_not_finite_is_null(void **state)
     (void)state;
     struct tick tick = example();
     tick.images_per_sec = 0.0;
-    tick.scale_over_tick[NETWORK_G] = (struct statistic){0};
-    tick.loss[NETWORK_D] = (struct statistic){0};
-    statistic_add(&tick.loss[NETWORK_D], (double)NAN);
+    tick.scale_over_tick[ROLE_G] = (struct statistic){0};
+    tick.loss[ROLE_D] = (struct statistic){0};
+    statistic_add(&tick.loss[ROLE_D], (double)NAN);
     json_t *json = parsed(&tick);
     assert_null_entry(json, "Loss/D/loss", 0);
     assert_null_entry(json, "Loss/scores/fake", 0);

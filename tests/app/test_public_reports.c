@@ -101,8 +101,8 @@ static void test_a_network_that_overflows_alone_is_counted_and_told(void **state
     assert_true(same_weights(run, "000000.144", "000000.640", "d.")); // steps 10 to 40
     assert_false(same_weights(run, "000000.144", "000000.640", "g."));
     assert_false(same_weights(run, "000000.640", "000000.656", "d."));
-    assert_int_equal(facts_of(run).scaler[NETWORK_D].skipped, 31);
-    assert_int_equal(facts_of(run).scaler[NETWORK_G].skipped, 0);
+    assert_int_equal(facts_of(run).scaler[ROLE_D].skipped, 31);
+    assert_int_equal(facts_of(run).scaler[ROLE_G].skipped, 0);
     assert_int_equal(twinscale(text, sizeof text, "info '%s'", run), 0);
     assert_non_null(strstr(text, "skipped 31 of 50"));
     assert_int_equal(lines_with(run, "log.txt", "steps while G took all of its own"), 1);
@@ -112,7 +112,7 @@ static void test_a_network_that_overflows_alone_is_counted_and_told(void **state
     assert_true(same_weights(run, "000000.144", "000000.640", "d."));
     assert_true(same_weights(run, "000000.144", "000000.640", "g."));
     assert_false(same_weights(run, "000000.640", "000000.656", "g."));
-    assert_int_equal(facts_of(run).scaler[NETWORK_G].held, 31);
+    assert_int_equal(facts_of(run).scaler[ROLE_G].held, 31);
     assert_int_equal(lines_with(run, "log.txt", "steps while G took all of its own"), 0);
 }
 
@@ -131,7 +131,7 @@ static void test_an_overflow_in_every_step_ends_the_run_with_its_reason(void **s
     run = train("warn", 0,
                 "--kimg 3.2 --inject d:1-:inf --snap 1.6 --d-init-scale 65536 "
                 "--on-overflow-storm warn");
-    struct grad_scaler_saved d = facts_of(run).scaler[NETWORK_D];
+    struct grad_scaler_saved d = facts_of(run).scaler[ROLE_D];
     assert_int_equal(d.skipped, 200);
     assert_true(d.scale == (double)FLT_MIN);
     assert_true(same_weights(run, "000000", "000003.200", "d."));
@@ -172,11 +172,11 @@ static void test_ranks_keep_one_scale_that_has_an_inverse(void **state)
                     CPU_RANKS, out);
     if (code != 0)
         fail_msg("exit %d: %s", code, said);
-    struct grad_scaler_saved d = facts_of(run_of("ranks")).scaler[NETWORK_D];
+    struct grad_scaler_saved d = facts_of(run_of("ranks")).scaler[ROLE_D];
     assert_int_equal(d.skipped, 20);
     assert_int_equal(d.updates, 25);
     assert_true(d.scale == (double)FLT_MIN);
-    assert_int_equal(facts_of(run_of("ranks")).scaler[NETWORK_G].skipped, 0);
+    assert_int_equal(facts_of(run_of("ranks")).scaler[ROLE_G].skipped, 0);
 }
 
 /* apex#864: "gradient overflow, reducing to 262144" every 2000 steps is taken for a fault.
@@ -188,7 +188,7 @@ static void test_the_saw_tooth_beyond_the_plateau_is_no_warning(void **state)
                             "--kimg 6.4 --g-init-scale 65536 --d-init-scale 65536 "
                             "--g-growth-interval 50 --d-growth-interval 50");
     struct checkpoint_facts facts = facts_of(run);
-    for (int i = 0; i < NETWORK_COUNT; i++) { // up and down again, each of them
+    for (int i = 0; i < ROLES; i++) { // up and down again, each of them
         print_message("%c: grown %lld, backed off %lld\n", "GD"[i],
                       (long long)facts.scaler[i].growths,
                       (long long)facts.scaler[i].backoffs);
@@ -208,8 +208,8 @@ static void test_a_scale_of_a_quarter_is_reached_and_trained_at(void **state)
     const char *quarter = "--kimg 0.32 --inject d:1-12:inf --snap 0.016";
     char floored[160];
     const char *run = train("free", 0, quarter);
-    assert_true(facts_of(run).scaler[NETWORK_D].scale == 0.25);
-    assert_int_equal(facts_of(run).scaler[NETWORK_D].skipped, 12);
+    assert_true(facts_of(run).scaler[ROLE_D].scale == 0.25);
+    assert_int_equal(facts_of(run).scaler[ROLE_D].skipped, 12);
     assert_false(same_weights(run, "000000.192", "000000.320", "d."));
 
     snprintf(floored, sizeof floored, "%s --d-min-scale 1", quarter);
@@ -258,7 +258,7 @@ static void test_going_back_ends_after_n_times_or_in_a_finished_run(void **state
                 "--on-overflow-storm rollback --max-rollbacks 3");
     struct checkpoint_facts facts = facts_of(run);
     assert_int_equal(facts.rollbacks, 1);
-    assert_int_equal(facts.scaler[NETWORK_D].adam_t, 30);
+    assert_int_equal(facts.scaler[ROLE_D].adam_t, 30);
     assert_saved_at(run, 30);
 }
 
@@ -272,13 +272,13 @@ static void test_overflows_of_d_alone_do_not_lower_gs_scale(void **state)
     const char *penalty = "--kimg 0.8 --inject d:5-14:inf,d:16-25:inf --max-skips 15";
     char shared[160];
     struct checkpoint_facts facts = facts_of(train("own", 0, penalty));
-    assert_true(facts.scaler[NETWORK_D].scale == ldexp(1.0, -10));
-    assert_true(facts.scaler[NETWORK_G].scale >= ldexp(1.0, 10));
-    assert_int_equal(facts.scaler[NETWORK_G].adam_t, 50);
+    assert_true(facts.scaler[ROLE_D].scale == ldexp(1.0, -10));
+    assert_true(facts.scaler[ROLE_G].scale >= ldexp(1.0, 10));
+    assert_int_equal(facts.scaler[ROLE_G].adam_t, 50);
 
     snprintf(shared, sizeof shared, "%s --scaler shared", penalty);
     facts = facts_of(train("shared", 0, shared));
-    assert_true(facts.scaler[NETWORK_G].scale == ldexp(1.0, -10));
+    assert_true(facts.scaler[ROLE_G].scale == ldexp(1.0, -10));
 }
 
 /* pytorch#40497: NaN after epochs of training although a scaler was used, and no word of
@@ -292,7 +292,7 @@ static void test_a_nan_after_epochs_is_traced_to_its_tensor(void **state)
                                 "step 90: G skipped, inf or NaN in its gradients (first "
                                 "in g.conv4: activation gradient)"),
                      1);
-    assert_int_equal(facts_of(run).scaler[NETWORK_G].adam_t, 99);
+    assert_int_equal(facts_of(run).scaler[ROLE_G].adam_t, 99);
     assert_saved_at(run, 100);
 }
 
@@ -310,7 +310,7 @@ static void test_a_run_of_nothing_but_skips_is_saved_and_resumed(void **state)
     snprintf(run, sizeof run, "%s", train("parts", 0, arguments));
     struct checkpoint_facts facts = facts_of(run);
     assert_int_equal(facts.step, 1);
-    for (int i = 0; i < NETWORK_COUNT; i++) {
+    for (int i = 0; i < ROLES; i++) {
         assert_int_equal(facts.scaler[i].adam_t, 0);
         assert_int_equal(facts.scaler[i].skipped, 1);
         assert_true(facts.scaler[i].scale == 512.0);

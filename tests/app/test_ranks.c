@@ -102,8 +102,8 @@ static struct checkpoint_facts assert_skipped(const char *run, int64_t steps, in
 {
     struct checkpoint_facts facts = facts_of(run);
     assert_int_equal(facts.step, steps);
-    assert_int_equal(facts.scaler[NETWORK_D].skipped, d);
-    assert_int_equal(facts.scaler[NETWORK_G].skipped, g);
+    assert_int_equal(facts.scaler[ROLE_D].skipped, d);
+    assert_int_equal(facts.scaler[ROLE_G].skipped, g);
     return facts;
 }
 
@@ -112,9 +112,9 @@ static void test_an_overflow_on_the_last_rank_makes_all_skip(void **state)
     (void)state;
     const char *run = new_run("skip", "", "--gpus 2 --kimg 0.096 --inject d:3:inf");
     struct checkpoint_facts facts = assert_skipped(run, 6, 1, 0);
-    assert_int_equal(facts.scaler[NETWORK_D].adam_t, 5);
-    assert_float_equal(facts.scaler[NETWORK_D].scale, 512.0, 0.0);
-    assert_float_equal(facts.scaler[NETWORK_G].scale, 1024.0, 0.0);
+    assert_int_equal(facts.scaler[ROLE_D].adam_t, 5);
+    assert_float_equal(facts.scaler[ROLE_D].scale, 512.0, 0.0);
+    assert_float_equal(facts.scaler[ROLE_G].scale, 1024.0, 0.0);
 }
 
 static void test_all_ranks_find_one_scale_to_begin_with(void **state)
@@ -130,9 +130,9 @@ static void test_all_ranks_find_one_scale_to_begin_with(void **state)
     assert_int_equal(times(text, "the first step's gradients are finite up to"), 3);
     struct checkpoint_facts facts = facts_of(run_in(in("found")));
     assert_int_equal(facts.step, 6);
-    assert_int_equal(facts.scaler[NETWORK_D].skipped, 0);
-    assert_int_equal(facts.scaler[NETWORK_G].skipped, 0);
-    assert_float_not_equal(facts.scaler[NETWORK_G].scale, 1024.0, 0.0);
+    assert_int_equal(facts.scaler[ROLE_D].skipped, 0);
+    assert_int_equal(facts.scaler[ROLE_G].skipped, 0);
+    assert_float_not_equal(facts.scaler[ROLE_G].scale, 1024.0, 0.0);
     // One rank alone is not finite in its forward pass: no rank finds anything.
     must(ranks(text, sizeof text, "",
                RUN "--out '%s' --gpus 2 --kimg 0.096 --d-init-scale auto "
@@ -287,7 +287,7 @@ static void test_a_change_reaches_every_rank_after_the_same_step(void **state)
     assert_says(text, "did you mean d.scale?");
     assert_says(text, "stopped at ");
     struct checkpoint_facts facts = facts_of(run_in(in("changed")));
-    assert_true(facts.scaler[NETWORK_D].scale == 64.0);
+    assert_true(facts.scaler[ROLE_D].scale == 64.0);
 }
 
 /* ---- what is said ---------------------------------------------------------------- */
@@ -305,7 +305,7 @@ static void test_a_change_at_a_kimg_reaches_every_rank(void **state)
         times(text,
               "is now 64; steps without an overflow until it grows: 1996 (--set-at)"),
         1);
-    assert_true(facts_of(run_in(in("planned"))).scaler[NETWORK_D].scale == 64.0);
+    assert_true(facts_of(run_in(in("planned"))).scaler[ROLE_D].scale == 64.0);
     must(ranks(text, sizeof text, "", RUN "--gpus 2 --set-at 1:g.lr=7"), 2, text);
     assert_int_equal(times(text, "is out of range"), 1);
 }

@@ -21,19 +21,18 @@ static void test_columns_keep_extremes_first_last_and_skips(void **state)
     struct history_point points[100];
     for (int i = 0; i < 100; i++)
         points[i] = point_at(i + 1, 16.0f, 1.0f);
-    points[44].scale[NETWORK_G] = 64.0f;
-    points[45].scale[NETWORK_G] = 4.0f;
-    points[45].skipped[NETWORK_G] = 3;
-    points[45].changed[NETWORK_D] = 1;
-    points[46].loss[NETWORK_D] = -7.0f;
-    points[47].loss[NETWORK_D] = 9.0f;
+    points[44].scale[ROLE_G] = 64.0f;
+    points[45].scale[ROLE_G] = 4.0f;
+    points[45].skipped[ROLE_G] = 3;
+    points[45].changed[ROLE_D] = 1;
+    points[46].loss[ROLE_D] = -7.0f;
+    points[47].loss[ROLE_D] = 9.0f;
     struct series series;
     assert_int_equal(series_create(&series, points, 100, 10, 2.0), 1);
     assert_true(series.kimg_low == 0.0 && series.kimg_high == 100.0);
     const struct column *column = &series.columns[series_column(&series, 45.0)];
     assert_int_equal(column->count, 10);
-    const struct column_of_network *g = &column->of[NETWORK_G],
-                                   *d = &column->of[NETWORK_D];
+    const struct column_of_network *g = &column->of[ROLE_G], *d = &column->of[ROLE_D];
     assert_true(g->scale_first == 16.0f && g->scale_last == 16.0f);
     assert_true(g->scale_min == 4.0f && g->scale_max == 64.0f && g->skip_scale == 4.0f);
     assert_int_equal(g->skips, 3);
@@ -53,23 +52,23 @@ static void test_columns_keep_norms_clips_held_steps_and_a_third_scale(void **st
     for (int i = 0; i < 100; i++) {
         points[i] = point_at(i + 1, 16.0f, 1.0f);
         points[i].scale[SCALE_D_FAKE] = 256.0f;
-        points[i].grad_norm[NETWORK_G] = i == 44 ? 8.0f : i == 45 ? 0.5f : 2.0f;
+        points[i].grad_norm[ROLE_G] = i == 44 ? 8.0f : i == 45 ? 0.5f : 2.0f;
     }
-    points[44].clipped[NETWORK_G] = 3;
-    points[45].held[NETWORK_D] = 1;
+    points[44].clipped[ROLE_G] = 3;
+    points[45].held[ROLE_D] = 1;
     points[46].scale[SCALE_D_FAKE] = 128.0f;
     points[46].skipped[SCALE_D_FAKE] = 1;
-    points[47].grad_norm[NETWORK_G] = NAN;
+    points[47].grad_norm[ROLE_G] = NAN;
     struct series series;
     assert_int_equal(series_create(&series, points, 100, 10, 2.0), 1);
     const struct column *column = &series.columns[series_column(&series, 45.0)];
-    const struct column_of_network *g = &column->of[NETWORK_G];
+    const struct column_of_network *g = &column->of[ROLE_G];
     assert_true(g->norm_min == 0.5f && g->norm_max == 8.0f);
     assert_int_equal(g->norm_count, 9);
     assert_true(g->norm_sum == 7.0 + 3.0 - 1.0);
     assert_int_equal(g->clips, 1);
     assert_true(isnan(g->held_scale));
-    const struct column_of_network *d = &column->of[NETWORK_D];
+    const struct column_of_network *d = &column->of[ROLE_D];
     assert_true(d->held_scale == 32.0f && isnan(d->norm_min) && isnan(d->skip_scale));
     const struct column_of_network *fake = &column->of[SCALE_D_FAKE];
     assert_true(fake->scale_min == 128.0f && fake->scale_last == 256.0f);
@@ -89,8 +88,8 @@ static void test_values_that_are_not_finite_have_no_place(void **state)
     assert_true(isnan(series.scale_low) && isnan(series.scale_high));
     assert_true(isnan(series.loss_low) && isnan(series.loss_high));
     for (int c = 0; c < 50; c++) {
-        assert_int_equal(series.columns[c].of[NETWORK_G].loss_count, 0);
-        assert_true(isnan(series.columns[c].of[NETWORK_G].loss_smooth));
+        assert_int_equal(series.columns[c].of[ROLE_G].loss_count, 0);
+        assert_true(isnan(series.columns[c].of[ROLE_G].loss_smooth));
     }
     series_release(&series);
 }
@@ -104,18 +103,18 @@ static void test_smoothing_is_the_weighted_mean_to_both_sides(void **state)
     struct history_point points[N];
     for (int i = 0; i < N; i++)
         points[i] = point_at(i + 1, 1.0f, (float)((i * 7) % 11));
-    points[17].loss[NETWORK_G] = NAN;
+    points[17].loss[ROLE_G] = NAN;
     struct series series;
     assert_int_equal(series_create(&series, points, N, N, window), 1);
     for (int c = 0; c < N; c++) {
         double sum = 0.0, weight = 0.0;
         for (int other = 0; other < N; other++) {
-            const struct column_of_network *column = &series.columns[other].of[NETWORK_G];
+            const struct column_of_network *column = &series.columns[other].of[ROLE_G];
             const double w = exp(-abs(c - other) / window);
             sum += w * column->loss_sum;
             weight += w * column->loss_count;
         }
-        const struct column_of_network *column = &series.columns[c].of[NETWORK_G];
+        const struct column_of_network *column = &series.columns[c].of[ROLE_G];
         if (column->loss_count == 0)
             assert_true(isnan(column->loss_smooth));
         else
@@ -132,7 +131,7 @@ static void test_a_spike_does_not_flatten_the_losses_but_a_run_away_is_seen(void
     struct series series;
     for (int i = 0; i < N; i++)
         points[i] = point_at(i + 1, 1.0f, 1.0f + 0.1f * (float)(i % 3));
-    points[1].loss[NETWORK_G] = 500.0f;
+    points[1].loss[ROLE_G] = 500.0f;
     assert_int_equal(series_create(&series, points, N, N, 7.0), 1);
     assert_true(series.loss_high < 100.0);
     assert_true(series.loss_most == 500.0);
@@ -143,14 +142,14 @@ static void test_a_spike_does_not_flatten_the_losses_but_a_run_away_is_seen(void
     assert_int_equal(series_create(&series, points, N, N / 10, 7.0), 1);
     assert_int_equal(series.has_loss_band, 1);
     series_release(&series);
-    points[1].loss[NETWORK_G] = 1.5f; // no spike: the axis holds the whole band
+    points[1].loss[ROLE_G] = 1.5f; // no spike: the axis holds the whole band
     assert_int_equal(series_create(&series, points, N, N, 7.0), 1);
     assert_true(series.loss_high == 1.5);
     series_release(&series);
 
-    points[1].loss[NETWORK_G] = 1.0f;
+    points[1].loss[ROLE_G] = 1.0f;
     for (int i = N - 10; i < N; i++)
-        points[i].loss[NETWORK_G] = 500.0f;
+        points[i].loss[ROLE_G] = 500.0f;
     assert_int_equal(series_create(&series, points, N, N, 7.0), 1);
     assert_true(series.loss_high > 250.0);
     series_release(&series);

@@ -117,7 +117,7 @@ static struct held held_by(const struct trainer *trainer, int network)
     const struct net *net = &player->net;
     // The largest map is what G's last convolution reads and D's first one makes.
     const struct node *conv = &net->node[0];
-    for (int i = 0; network == NETWORK_G && i < net->node_count; i++)
+    for (int i = 0; network == ROLE_G && i < net->node_count; i++)
         if (node_conv(&net->node[i]))
             conv = &net->node[i];
     return (struct held){.lr = (double)adam->lr,
@@ -183,7 +183,7 @@ static void test_g_has_its_own_settings_and_d_the_defaults(void **state)
     set(&config, "g_width", "12");
     set(&config, "g_precision", "fp32");
     create(&trainer, &config);
-    struct held g = held_by(&trainer, NETWORK_G), d = held_by(&trainer, NETWORK_D);
+    struct held g = held_by(&trainer, ROLE_G), d = held_by(&trainer, ROLE_D);
     assert_true(is_near(g.lr, 0.01) && is_near(g.beta1, 0.25));
     assert_true(is_near(g.beta2, 0.75) && is_near(g.eps, 0.001));
     assert_true(g.clip_norm == 3.0 && g.growth_factor == 4.0);
@@ -198,8 +198,8 @@ static void test_g_has_its_own_settings_and_d_the_defaults(void **state)
     assert_defaults(&d);
     trainer_release(&trainer);
     create_with(&trainer, "g_overflow_tolerance", "0.25");
-    g = held_by(&trainer, NETWORK_G);
-    d = held_by(&trainer, NETWORK_D);
+    g = held_by(&trainer, ROLE_G);
+    d = held_by(&trainer, ROLE_D);
     assert_true(g.overflow_tolerance == 0.25);
     assert_defaults(&d);
     trainer_release(&trainer);
@@ -228,7 +228,7 @@ static void test_d_has_its_own_settings_and_g_the_defaults(void **state)
     set(&config, "d_precision", "bf16");
     set(&config, "scaler", "per-network"); // bf16 alone has none
     create(&trainer, &config);
-    struct held g = held_by(&trainer, NETWORK_G), d = held_by(&trainer, NETWORK_D);
+    struct held g = held_by(&trainer, ROLE_G), d = held_by(&trainer, ROLE_D);
     assert_true(is_near(d.lr, 0.01) && is_near(d.beta1, 0.25));
     assert_true(is_near(d.beta2, 0.75) && is_near(d.eps, 0.001));
     assert_true(d.clip_norm == 3.0 && d.growth_factor == 4.0);
@@ -243,8 +243,8 @@ static void test_d_has_its_own_settings_and_g_the_defaults(void **state)
     assert_defaults(&g);
     trainer_release(&trainer);
     create_with(&trainer, "d_overflow_tolerance", "0.25");
-    g = held_by(&trainer, NETWORK_G);
-    d = held_by(&trainer, NETWORK_D);
+    g = held_by(&trainer, ROLE_G);
+    d = held_by(&trainer, ROLE_D);
     assert_true(d.overflow_tolerance == 0.25);
     assert_defaults(&g);
     trainer_release(&trainer);
@@ -255,14 +255,14 @@ static void test_both_networks_have_the_precision_of_the_run(void **state)
     (void)state;
     struct trainer trainer;
     create_with(&trainer, "precision", "fp32");
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         assert_int_equal(trainer.player[network].net.dtype, DTYPE_F32);
         assert_int_equal(trainer.player[network].scaler.state->enabled, 0);
     }
     trainer_release(&trainer);
     create_with(&trainer, "fp32_layers", "d.conv1");
-    assert_int_equal(trainer.player[NETWORK_D].net.node[0].dtype, DTYPE_F32);
-    assert_int_equal(trainer.player[NETWORK_G].net.node[0].dtype, DTYPE_F16);
+    assert_int_equal(trainer.player[ROLE_D].net.node[0].dtype, DTYPE_F32);
+    assert_int_equal(trainer.player[ROLE_G].net.node[0].dtype, DTYPE_F16);
     trainer_release(&trainer);
 }
 
@@ -271,11 +271,11 @@ static void test_a_network_that_recomputes_plans_to(void **state)
     (void)state;
     struct trainer trainer;
     create_with(&trainer, "recompute", "1");
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         assert_true(trainer.player[network].net.options & NET_RECOMPUTE);
     trainer_release(&trainer);
     create_with(&trainer, "recompute", "0");
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         assert_false(trainer.player[network].net.options & NET_RECOMPUTE);
     trainer_release(&trainer);
 }
@@ -301,7 +301,7 @@ static void test_scaler_and_skip_choose_the_topology(void **state)
         create_with(&trainer, "scaler", cases[i].word);
         assert_int_equal(trainer.topology.kind, cases[i].kind);
         assert_int_equal(trainer.topology.skip, SKIP_OWN);
-        for (int network = 0; network < NETWORK_COUNT; network++) {
+        for (int network = 0; network < ROLES; network++) {
             const struct scaler_state *scale = trainer.player[network].scaler.state;
             assert_int_equal(scale->enabled, cases[i].is_enabled);
             assert_int_equal(scale->is_static, cases[i].is_static);
@@ -328,9 +328,9 @@ static void test_the_sizes_of_a_step_are_as_they_are_set(void **state)
     set(&config, "g_accum", "4");
     set(&config, "grid", "3x5");
     create(&trainer, &config);
-    assert_int_equal(trainer.player[NETWORK_D].net.input.shape.n, 6);
-    assert_int_equal(trainer.player[NETWORK_G].net.input.shape.n, 6);
-    assert_int_equal(trainer.player[NETWORK_G].net.input.shape.c, 24);
+    assert_int_equal(trainer.player[ROLE_D].net.input.shape.n, 6);
+    assert_int_equal(trainer.player[ROLE_G].net.input.shape.n, 6);
+    assert_int_equal(trainer.player[ROLE_G].net.input.shape.c, 24);
     assert_int_equal(trainer.results.record_count, 4); // three of D, one of G
     assert_int_equal(trainer.feed.turns, 6);           // batches that a step takes
     assert_int_equal(trainer.results.sums_count, 2 * 6 + 4);
@@ -344,7 +344,7 @@ static void test_a_seed_chooses_weights_latents_and_order(void **state)
     struct trainer one, other;
     create_with(&one, "seed", "1");
     create_with(&other, "seed", "2");
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct net *a = &one.player[network].net, *b = &other.player[network].net;
         assert_memory_not_equal(a->params, b->params, 64 * sizeof(float));
     }

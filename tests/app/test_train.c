@@ -63,11 +63,11 @@ test_the_generators_step_leaves_the_discriminators_gradients_alone(void **state)
     step(&a);
     step(&b);
     step(&c);
-    assert_true(same_block(&a, &b, NETWORK_D, 1));
-    assert_true(same_block(&a, &b, NETWORK_D, 0));
+    assert_true(same_block(&a, &b, ROLE_D, 1));
+    assert_true(same_block(&a, &b, ROLE_D, 0));
     // The comparison can see a scale: D's own shows in D's gradients, G's in G's.
-    assert_false(same_block(&a, &c, NETWORK_D, 1));
-    assert_false(same_block(&a, &b, NETWORK_G, 1));
+    assert_false(same_block(&a, &c, ROLE_D, 1));
+    assert_false(same_block(&a, &b, ROLE_G, 1));
     trainer_release(&a);
     trainer_release(&b);
     trainer_release(&c);
@@ -75,7 +75,7 @@ test_the_generators_step_leaves_the_discriminators_gradients_alone(void **state)
 
 static void spoil_gradients(struct trainer *trainer)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct net *net = &trainer->player[network].net;
         for (int p = 0; p < net->param_count; p++)
             for (size_t i = 0; i < tensor_elements(&net->param[p].shape); i++)
@@ -94,7 +94,7 @@ static void test_no_gradient_of_an_earlier_step_reaches_a_later_one(void **state
         step(&clean);
         step(&spoilt);
     }
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         assert_true(same_block(&clean, &spoilt, network, 0));
         assert_int_equal(spoilt.player[network].record.skipped, 0);
     }
@@ -108,7 +108,7 @@ static void test_samples_leave_the_networks_and_their_statistics_alone(void **st
     struct trainer trainer;
     open_trainer(&trainer, 1024.0, 1024.0);
     step(&trainer);
-    const struct net *g = &trainer.player[NETWORK_G].net;
+    const struct net *g = &trainer.player[ROLE_G].net;
     size_t bytes = g->buffer_elements * sizeof(float);
     float *buffers = malloc(bytes), *params = malloc(block_bytes(g));
     assert_non_null(buffers);
@@ -161,13 +161,13 @@ static void test_a_scale_per_loss_makes_the_same_gradients(void **state)
     open_scaled(&three, SCALER_PER_LOSS, 1024.0, 1024.0);
     step(&two);
     step(&three);
-    const struct net *a = &two.player[NETWORK_D].net, *b = &three.player[NETWORK_D].net;
+    const struct net *a = &two.player[ROLE_D].net, *b = &three.player[ROLE_D].net;
     assert_int_equal(three.fake_record.updates, 2);
     assert_int_equal(three.fake_record.growth_tracker, 2);
     for (size_t i = 0; i < a->param_elements; i++) // those of three are unscaled
         assert_true(a->grads[i] == b->grads[i] * 1024.0f);
-    assert_true(same_block(&two, &three, NETWORK_D, 0));
-    assert_true(same_block(&two, &three, NETWORK_G, 0));
+    assert_true(same_block(&two, &three, ROLE_D, 0));
+    assert_true(same_block(&two, &three, ROLE_G, 0));
     trainer_release(&two);
     trainer_release(&three);
 }
@@ -185,7 +185,7 @@ static void test_networks_that_cannot_be_built_anew_stay_what_they_are(void **st
     assert_non_null(strstr(status_message(), "d.conv9"));
     step(&tried);
     step(&plain);
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         assert_true(same_block(&tried, &plain, network, 0));
         assert_int_equal(tried.player[network].record.updates,
                          plain.player[network].record.updates);
@@ -204,11 +204,11 @@ static void test_networks_that_are_built_anew_have_the_new_types(void **state)
     snprintf(trainer.config.fp32_layers, sizeof trainer.config.fp32_layers, "d.conv1");
     assert_int_equal(trainer_rebuild(&trainer), STATUS_OK);
     assert_ptr_equal(trainer.dataset, dataset);
-    assert_int_equal(trainer.player[NETWORK_D].net.node[0].dtype, DTYPE_F32);
-    assert_int_equal(trainer.player[NETWORK_D].net.node[1].dtype, DTYPE_F16);
+    assert_int_equal(trainer.player[ROLE_D].net.node[0].dtype, DTYPE_F32);
+    assert_int_equal(trainer.player[ROLE_D].net.node[1].dtype, DTYPE_F16);
     assert_int_equal(trainer_start_data(&trainer), STATUS_OK);
     step(&trainer);
-    assert_int_equal(trainer.player[NETWORK_D].record.updates, 2); // of a first step
+    assert_int_equal(trainer.player[ROLE_D].record.updates, 2); // of a first step
     trainer_release(&trainer);
 }
 
@@ -221,7 +221,7 @@ static void open_config(struct trainer *trainer, const struct config *config)
 // Binary cross entropy on the logits that D gave last.
 static double loss_of_last_logits(struct trainer *trainer, double target)
 {
-    const struct tensor *logits = net_output(&trainer->player[NETWORK_D].net);
+    const struct tensor *logits = net_output(&trainer->player[ROLE_D].net);
     double sum = 0.0;
     for (int i = 0; i < logits->shape.n; i++) {
         double x = (double)((const float *)logits->data)[i * logits->c_stored];
@@ -237,7 +237,7 @@ static void test_a_step_moves_the_average_of_gs_weights(void **state)
     struct config config = small_config();
     config.ema_rampup = 0.0; // else the first step's average is nearly a copy
     open_config(&trainer, &config);
-    const struct net *g = &trainer.player[NETWORK_G].net;
+    const struct net *g = &trainer.player[ROLE_G].net;
     assert_memory_equal(trainer.ema.average, g->params, block_bytes(g));
     float *before = malloc(block_bytes(g));
     assert_non_null(before);
@@ -264,7 +264,7 @@ static void test_only_the_target_of_real_images_is_smoothed(void **state)
     assert_true(a.real.score == b.real.score && fabs(a.real.score) > 1e-3);
     assert_true(fabs(b.real.loss - a.real.loss - 0.25 * a.real.score) < 1e-5);
     assert_true(a.fake.loss == b.fake.loss);
-    assert_false(same_block(&hard, &smooth, NETWORK_D, 1));
+    assert_false(same_block(&hard, &smooth, ROLE_D, 1));
     assert_true(fabs(b.g.loss - loss_of_last_logits(&smooth, 1.0)) < 1e-4);
     trainer_release(&hard);
     trainer_release(&smooth);

@@ -100,11 +100,11 @@ static enum status keep_up(struct trainer *trainer, struct report *report, int r
                            double *median_ms)
 {
     static double ms[STEPS_MAX];
-    enum scaled_network networks[] = {SCALED_D, SCALED_G};
+    enum role networks[] = {ROLE_D, ROLE_G};
     for (int i = 0; i < repeats; i++) {
         double begin = now_seconds();
-        for (int k = 0; k < SCALED_COUNT; k++) {
-            enum scaled_network network = networks[k];
+        for (int k = 0; k < ROLES; k++) {
+            enum role network = networks[k];
             topology_step(&trainer->topology, network);
             survey_look(&trainer->survey[network], trainer->player[network].scaler.state,
                         trainer->results.here.stats + k * trainer->results.stats_count);

@@ -26,7 +26,7 @@ void truth_open(struct truth *truth, const struct config *config)
     other.precision = PRECISION_FP32;
     other.g.precision = other.d.precision = OWN_SAME;
     must(trainer_create(&truth->single, &other));
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         truth->params[network] =
             malloc(truth->half.player[network].net.param_elements * sizeof(float));
         CHECK(truth->params[network]);
@@ -37,13 +37,13 @@ void truth_close(struct truth *truth)
 {
     trainer_release(&truth->half);
     trainer_release(&truth->single);
-    for (int network = 0; network < NETWORK_COUNT; network++)
+    for (int network = 0; network < ROLES; network++)
         free(truth->params[network]);
 }
 
 void truth_remember(struct truth *truth, const struct trainer *trainer)
 {
-    for (int network = 0; network < NETWORK_COUNT; network++) {
+    for (int network = 0; network < ROLES; network++) {
         const struct net *net = &trainer->player[network].net;
         memcpy(truth->params[network], net->params, net->param_elements * sizeof(float));
     }
@@ -76,9 +76,9 @@ static void look_at_grads(struct trainer *trainer, int network, void *context)
 static void set_up(const struct truth *truth, const struct trainer *trainer,
                    struct trainer *other, int network)
 {
-    for (int i = 0; i < NETWORK_COUNT; i++) {
+    for (int i = 0; i < ROLES; i++) {
         const struct net *net = &trainer->player[i].net;
-        int is_now = network == NETWORK_G;
+        int is_now = network == ROLE_G;
         memcpy(other->player[i].net.params, is_now ? net->params : truth->params[i],
                net->param_elements * sizeof(float));
         net_params_changed(&other->player[i].net);
@@ -100,7 +100,7 @@ static int is_good_at(struct trainer *other, const struct trainer *trainer, int 
     struct seen seen = {.network = network};
     uint64_t draw = *trainer->feed.draw - 1;
     memcpy(other->feed.draw, &draw, sizeof draw);
-    for (int i = 0; i < NETWORK_COUNT; i++) {
+    for (int i = 0; i < ROLES; i++) {
         struct scaler_state *state = other->player[i].scaler.state;
         state->scale = (float)scale;
     }
@@ -111,8 +111,8 @@ static int is_good_at(struct trainer *other, const struct trainer *trainer, int 
 static int has_finite_logits(const struct trainer *other, int network)
 {
     const struct loss_sums *sums = other->results.here.sums;
-    return network == NETWORK_G ? sums[2].nonfinite == 0.0
-                                : sums[0].nonfinite + sums[1].nonfinite == 0.0;
+    return network == ROLE_G ? sums[2].nonfinite == 0.0
+                             : sums[0].nonfinite + sums[1].nonfinite == 0.0;
 }
 
 /* ---- an outlier ------------------------------------------------------------------ */
@@ -137,12 +137,12 @@ static int has_outlier(const struct truth *truth, const struct trainer *trainer,
     for (int row = 0; truth->was_quiet && row < batch && !found; row++) {
         double most = scale;
         replace_image(other, row, (row + 1) % batch);
-        int is_good = is_good_at(other, trainer, NETWORK_D, scale);
+        int is_good = is_good_at(other, trainer, ROLE_D, scale);
         while (is_good && most < 4.0 * scale &&
-               is_good_at(other, trainer, NETWORK_D, most * sqrt(sqrt(2.0))))
+               is_good_at(other, trainer, ROLE_D, most * sqrt(sqrt(2.0))))
             most *= sqrt(sqrt(2.0));
         memcpy(other->feed.pixels.data, kept, bytes);
-        found = is_good && !is_good_at(other, trainer, NETWORK_D, most / OUTLIER_RATIO);
+        found = is_good && !is_good_at(other, trainer, ROLE_D, most / OUTLIER_RATIO);
     }
     free(kept);
     return found;
@@ -152,7 +152,7 @@ static int has_outlier(const struct truth *truth, const struct trainer *trainer,
 
 static int has_bad_weight(const struct trainer *other)
 {
-    for (int i = 0; i < NETWORK_COUNT; i++)
+    for (int i = 0; i < ROLES; i++)
         if (!all_finite(other->player[i].net.params, other->player[i].net.param_elements))
             return 1;
     return 0;
@@ -161,7 +161,7 @@ static int has_bad_weight(const struct trainer *other)
 const char *truth_of(struct truth *truth, const struct trainer *trainer, int network)
 {
     struct trainer *half = &truth->half, *single = &truth->single;
-    int slot = network == NETWORK_D ? 0 : trainer->results.record_count - 1;
+    int slot = network == ROLE_D ? 0 : trainer->results.record_count - 1;
     double scale = (double)trainer->last.records[slot].scale_used;
     if (slot < trainer->results.fake_count) // D's losses have one each
         scale = fmax(scale, (double)trainer->last.fakes[slot].scale_used);
@@ -179,6 +179,6 @@ const char *truth_of(struct truth *truth, const struct trainer *trainer, int net
         return "elsewhere";
     if (scale <= 1.0 || !is_good_at(half, trainer, network, 1.0))
         return "gradients";
-    return network == NETWORK_D && has_outlier(truth, trainer, half, scale) ? "outlier"
-                                                                            : "scale";
+    return network == ROLE_D && has_outlier(truth, trainer, half, scale) ? "outlier"
+                                                                         : "scale";
 }

@@ -12,8 +12,8 @@
 
 struct truth {
     struct trainer half, single;
-    float *params[NETWORK_COUNT]; // of before the step
-    int was_quiet;                // the caller's: the skip came after a long quiet spell
+    float *params[ROLES]; // of before the step
+    int was_quiet;        // the caller's: the skip came after a long quiet spell
 };
 
 void truth_open(struct truth *truth, const struct config *config);

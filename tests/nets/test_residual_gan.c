@@ -64,12 +64,12 @@ struct run {
 
 struct gan {
     struct run run;
-    struct net net[SCALED_COUNT];
-    struct adam adam[SCALED_COUNT];
-    struct grad_scaler scaler[SCALED_COUNT];
+    struct net net[ROLES];
+    struct adam adam[ROLES];
+    struct grad_scaler scaler[ROLES];
     struct topology topology;
     struct tensor real, latents;
-    double loss[SCALED_COUNT]; // smoothed
+    double loss[ROLES]; // smoothed
 };
 
 /* ---- the networks ---------------------------------------------------------------- */
@@ -173,12 +173,12 @@ static void make_generator(struct net *net, enum dtype dtype)
 static void gan_open(struct gan *gan, const struct run *run)
 {
     *gan = (struct gan){.run = *run};
-    make_generator(&gan->net[SCALED_G], run->dtype);
-    make_discriminator(&gan->net[SCALED_D], run->dtype);
-    struct scaled network[SCALED_COUNT];
+    make_generator(&gan->net[ROLE_G], run->dtype);
+    make_discriminator(&gan->net[ROLE_D], run->dtype);
+    struct scaled network[ROLES];
     const struct adam_config adam = {
         .lr = 5e-5f, .beta1 = 0.0f, .beta2 = 0.99f, .eps = 1e-8f};
-    for (int i = 0; i < SCALED_COUNT; i++) {
+    for (int i = 0; i < ROLES; i++) {
         struct net *net = &gan->net[i];
         struct grad_scaler_config config = grad_scaler_default_config();
         config.is_static = run->scale > 0.0;
@@ -191,14 +191,14 @@ static void gan_open(struct gan *gan, const struct run *run)
     assert_int_equal(
         topology_create(&gan->topology, TOPOLOGY_PER_NETWORK, SKIP_OWN, network),
         STATUS_OK);
-    gan->real = heap_tensor(run->dtype, gan->net[SCALED_D].input.shape);
-    gan->latents = heap_tensor(run->dtype, gan->net[SCALED_G].input.shape);
+    gan->real = heap_tensor(run->dtype, gan->net[ROLE_D].input.shape);
+    gan->latents = heap_tensor(run->dtype, gan->net[ROLE_G].input.shape);
 }
 
 static void gan_close(struct gan *gan)
 {
     topology_release(&gan->topology);
-    for (int i = 0; i < SCALED_COUNT; i++) {
+    for (int i = 0; i < ROLES; i++) {
         grad_scaler_release(&gan->scaler[i]);
         adam_release(&gan->adam[i]);
         net_release(&gan->net[i]);
@@ -240,10 +240,10 @@ static void draw_real(struct gan *gan, uint64_t number)
 
 /* D on `x`, up to the seed of its backward pass; the mean loss. */
 static double judge(struct gan *gan, const struct tensor *x, float target,
-                    enum scaled_loss loss)
+                    enum gan_pass loss)
 {
     struct loss_sums sums;
-    struct net *d = &gan->net[SCALED_D];
+    struct net *d = &gan->net[ROLE_D];
     net_forward(d, x, NET_TRAIN);
     device->ops->loss.bce_logits(device, net_output(d), target, gan->run.weight,
                                  topology_scale(&gan->topology, loss), &d->output_grad,
@@ -251,39 +251,39 @@ static double judge(struct gan *gan, const struct tensor *x, float target,
     return sums.loss / sums.count;
 }
 
-static void train_step(struct gan *gan, uint64_t number, double loss[SCALED_COUNT])
+static void train_step(struct gan *gan, uint64_t number, double loss[ROLES])
 {
-    struct net *g = &gan->net[SCALED_G], *d = &gan->net[SCALED_D];
+    struct net *g = &gan->net[ROLE_G], *d = &gan->net[ROLE_D];
     draw_real(gan, number);
     device->ops->image.normal(device, 9, STREAM_LATENT, &number, 0, &gan->latents);
-    loss[SCALED_D] = judge(gan, &gan->real, 1.0f, LOSS_D_REAL);
+    loss[ROLE_D] = judge(gan, &gan->real, 1.0f, PASS_D_REAL);
     run_backward(d, &gan->real, WGRAD);
     net_forward(g, &gan->latents, NET_TRAIN);
-    loss[SCALED_D] += judge(gan, net_output(g), 0.0f, LOSS_D_FAKE);
+    loss[ROLE_D] += judge(gan, net_output(g), 0.0f, PASS_D_FAKE);
     run_backward(d, net_output(g), WGRAD | ACCUMULATE);
-    topology_step(&gan->topology, SCALED_D);
-    topology_update(&gan->topology, SCALED_D);
-    loss[SCALED_G] = judge(gan, net_output(g), 1.0f, LOSS_G);
+    topology_step(&gan->topology, ROLE_D);
+    topology_update(&gan->topology, ROLE_D);
+    loss[ROLE_G] = judge(gan, net_output(g), 1.0f, PASS_G_MAIN);
     run_backward(d, net_output(g), DGRAD);
     memcpy(g->output_grad.data, d->input_grad.data, tensor_bytes(&d->input_grad));
     run_backward(g, &gan->latents, WGRAD);
-    topology_step(&gan->topology, SCALED_G);
-    topology_update(&gan->topology, SCALED_G);
+    topology_step(&gan->topology, ROLE_G);
+    topology_update(&gan->topology, ROLE_G);
 }
 
 static void train(struct gan *gan)
 {
     for (int i = 0; i < STEPS; i++) {
-        double loss[SCALED_COUNT];
+        double loss[ROLES];
         train_step(gan, (uint64_t)i, loss);
-        for (int k = 0; i >= STEPS - SMOOTHED && k < SCALED_COUNT; k++)
+        for (int k = 0; i >= STEPS - SMOOTHED && k < ROLES; k++)
             gan->loss[k] += loss[k] / (double)SMOOTHED;
     }
-    struct scaler_state g = grad_scaler_read(&gan->scaler[SCALED_G]);
-    struct scaler_state d = grad_scaler_read(&gan->scaler[SCALED_D]);
+    struct scaler_state g = grad_scaler_read(&gan->scaler[ROLE_G]);
+    struct scaler_state d = grad_scaler_read(&gan->scaler[ROLE_D]);
     assert_int_equal(g.skipped + d.skipped, 0);
-    print_message("%-16s loss G %.4f  D %.4f\n", gan->run.name, gan->loss[SCALED_G],
-                  gan->loss[SCALED_D]);
+    print_message("%-16s loss G %.4f  D %.4f\n", gan->run.name, gan->loss[ROLE_G],
+                  gan->loss[ROLE_D]);
 }
 
 /* ---- what the statistics say ----------------------------------------------------- */
@@ -297,19 +297,19 @@ struct findings {
 
 static void look(struct gan *gan, struct survey *survey, struct survey_stats *stats)
 {
-    struct net *d = &gan->net[SCALED_D];
+    struct net *d = &gan->net[ROLE_D];
     survey_begin(survey, device);
     struct backward pass = backward_of(d, &gan->real, WGRAD);
     survey_add_backward(survey, d, &pass);
     assert_int_equal(survey_commit(survey), STATUS_OK);
     draw_real(gan, 3);
-    judge(gan, &gan->real, 1.0f, LOSS_D_REAL);
+    judge(gan, &gan->real, 1.0f, PASS_D_REAL);
     survey_backward(survey, d, &pass, stats);
 }
 
 static double share_of_wrong_ways(struct gan *gan, struct gan *twin)
 {
-    struct net *d = &gan->net[SCALED_D], *want = &twin->net[SCALED_D];
+    struct net *d = &gan->net[ROLE_D], *want = &twin->net[ROLE_D];
     double wrong = 0.0, all = 0.0;
     for (int i = 0; i < d->param_count; i++)
         for (size_t k = 0; is_inside_branch(d, d->param[i].node) &&
@@ -325,7 +325,7 @@ static struct findings find(struct gan *gan, struct gan *twin, int inside)
 {
     static struct survey survey, twin_survey;
     static struct survey_stats stats[STATS], twin_stats[STATS];
-    struct net *d = &gan->net[SCALED_D];
+    struct net *d = &gan->net[ROLE_D];
     look(gan, &survey, stats);
     look(twin, &twin_survey, twin_stats);
     struct findings found = {.headroom = INFINITY};
@@ -369,12 +369,12 @@ static void find_after_first_step(float weight, struct findings inside[2],
     static struct gan f32, half;
     const struct run runs[] = {{"fp16, unscaled", DTYPE_F16, 1.0, weight},
                                {"fp16, scaled", DTYPE_F16, 0.0, weight}};
-    double loss[SCALED_COUNT];
+    double loss[ROLES];
     gan_open(&f32, &(struct run){"f32", DTYPE_F32, 1.0, weight});
     train_step(&f32, 0, loss);
     for (int i = 0; i < 2; i++) {
         gan_open(&half, &runs[i]);
-        copy_weights(&half.net[SCALED_D], &f32.net[SCALED_D]);
+        copy_weights(&half.net[ROLE_D], &f32.net[ROLE_D]);
         inside[i] = find(&half, &f32, 1);
         stream[i] = find(&half, &f32, 0);
         gan_close(&half);
@@ -417,16 +417,16 @@ static void test_a_mean_over_a_larger_batch_leaves_branches_nothing(void **state
 static double astray(const struct gan *gan, const struct gan *want,
                      const struct gan *start)
 {
-    const struct net *d = &gan->net[SCALED_D];
+    const struct net *d = &gan->net[ROLE_D];
     double off = 0.0, way = 0.0;
     for (int i = 0; i < d->param_count; i++)
         for (size_t k = 0; is_inside_branch(d, d->param[i].node) &&
                            k < tensor_elements(&d->param[i].shape);
              k++) {
             size_t place = d->param[i].offset + k;
-            double here = (double)want->net[SCALED_D].params[place];
+            double here = (double)want->net[ROLE_D].params[place];
             off += pow((double)d->params[place] - here, 2.0);
-            way += pow(here - (double)start->net[SCALED_D].params[place], 2.0);
+            way += pow(here - (double)start->net[ROLE_D].params[place], 2.0);
         }
     return sqrt(off / way);
 }
@@ -435,7 +435,7 @@ static double astray(const struct gan *gan, const struct gan *want,
 static double loss_error(const struct gan *gan, const struct gan *want)
 {
     double error = 0.0;
-    for (int i = 0; i < SCALED_COUNT; i++)
+    for (int i = 0; i < ROLES; i++)
         error = fmax(error, fabs(gan->loss[i] / want->loss[i] - 1.0));
     return error;
 }
@@ -451,7 +451,7 @@ static void test_a_scaled_residual_gan_trains_as_in_f32(void **state)
     gan_open(&start, &in_f32);
     gan_open(&f32, &in_f32);
     train(&f32);
-    assert_true(f32.loss[SCALED_D] < 1.2); // 1.386 is where D tells nothing apart
+    assert_true(f32.loss[ROLE_D] < 1.2); // 1.386 is where D tells nothing apart
     for (int is_large = 0; is_large < 2; is_large++) {
         const struct run runs[] = {
             {"fp16, unscaled", DTYPE_F16, 1.0, is_large ? LARGE_BATCH : 1.0f},

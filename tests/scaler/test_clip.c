@@ -169,10 +169,10 @@ static void without_a_scale_clipping_still_works_and_inf_still_skips(void **stat
 static void both_losses_of_d_are_clipped_as_one_gradient(void **state)
 {
     (void)state;
-    struct toy toy[SCALED_COUNT];
+    struct toy toy[ROLES];
     struct topology topology;
-    struct scaled network[SCALED_COUNT];
-    for (int i = 0; i < SCALED_COUNT; i++) {
+    struct scaled network[ROLES];
+    for (int i = 0; i < ROLES; i++) {
         struct grad_scaler_config config = toy_config(1024.0, 2.0, 2000);
         toy_open(&toy[i], toy_device, COUNT, &config);
         network[i] = (struct scaled){
@@ -181,24 +181,24 @@ static void both_losses_of_d_are_clipped_as_one_gradient(void **state)
     assert_int_equal(topology_create(&topology, TOPOLOGY_PER_LOSS, SKIP_OWN, network),
                      STATUS_OK);
     float halves[COUNT], got[TOY_MAX];
-    (void)topology_scale(&topology, LOSS_D_REAL);
-    (void)topology_scale(&topology, LOSS_D_FAKE);
+    (void)topology_scale(&topology, PASS_D_REAL);
+    (void)topology_scale(&topology, PASS_D_FAKE);
     for (int i = 0; i < COUNT; i++)
         halves[i] = gradients[i] * 512.0f;
     const struct memory_ops *memory = &toy_device->ops->memory;
-    memory->upload(toy_device, topology_grads(&topology, LOSS_D_REAL), halves,
+    memory->upload(toy_device, topology_grads(&topology, PASS_D_REAL), halves,
                    sizeof halves);
-    memory->upload(toy_device, topology_grads(&topology, LOSS_D_FAKE), halves,
+    memory->upload(toy_device, topology_grads(&topology, PASS_D_FAKE), halves,
                    sizeof halves);
-    topology_step(&topology, SCALED_D);
-    toy_get_grads(&toy[SCALED_D], got);
-    topology_update(&topology, SCALED_D);
+    topology_step(&topology, ROLE_D);
+    toy_get_grads(&toy[ROLE_D], got);
+    topology_update(&topology, ROLE_D);
     for (int i = 0; i < COUNT; i++)
         assert_true(fabsf(got[i] - pytorch[0].clipped[i]) <= 3e-7f * fabsf(got[i]));
-    struct step_record record = grad_scaler_record(&toy[SCALED_D].scaler);
+    struct step_record record = grad_scaler_record(&toy[ROLE_D].scaler);
     assert_true(fabsf(record.grad_norm - NORM) <= 1e-7f * NORM);
     topology_release(&topology);
-    for (int i = 0; i < SCALED_COUNT; i++)
+    for (int i = 0; i < ROLES; i++)
         toy_close(&toy[i]);
 }
 

@@ -18,15 +18,15 @@
 /* ---- a GAN of two toys ----------------------------------------------------------- */
 
 struct gan {
-    struct toy toy[SCALED_COUNT];
+    struct toy toy[ROLES];
     struct topology topology;
 };
 
 static void gan_open(struct gan *gan, struct device *device, enum topology_kind kind,
                      enum skip_rule skip, const struct grad_scaler_config *config)
 {
-    struct scaled network[SCALED_COUNT];
-    for (int i = 0; i < SCALED_COUNT; i++) {
+    struct scaled network[ROLES];
+    for (int i = 0; i < ROLES; i++) {
         toy_open(&gan->toy[i], device, PARAMS, config);
         network[i] =
             (struct scaled){.scaler = &gan->toy[i].scaler, .adam = &gan->toy[i].adam};
@@ -37,11 +37,11 @@ static void gan_open(struct gan *gan, struct device *device, enum topology_kind 
 static void gan_close(struct gan *gan)
 {
     topology_release(&gan->topology);
-    for (int i = 0; i < SCALED_COUNT; i++)
+    for (int i = 0; i < ROLES; i++)
         toy_close(&gan->toy[i]);
 }
 
-static float scale_of(struct gan *gan, enum scaled_loss loss)
+static float scale_of(struct gan *gan, enum gan_pass loss)
 {
     float scale;
     struct device *device = gan->topology.device;
@@ -52,7 +52,7 @@ static float scale_of(struct gan *gan, enum scaled_loss loss)
 
 /* A backward pass: gradients of factor*2^-12, times the loss's scale, in f32, into (or onto)
  * that loss's block; with `planted` in one of them unless it is 0. */
-static void backward(struct gan *gan, enum scaled_loss loss, float factor, float planted)
+static void backward(struct gan *gan, enum gan_pass loss, float factor, float planted)
 {
     float values[PARAMS], *block = topology_grads(&gan->topology, loss);
     struct device *device = gan->topology.device;
@@ -66,18 +66,18 @@ static void backward(struct gan *gan, enum scaled_loss loss, float factor, float
 // Where D has one block, its loss on fakes is left out: the sum would be the same.
 static void iterate_d(struct gan *gan, float planted_real, float planted_fake)
 {
-    backward(gan, LOSS_D_REAL, 4.0f, planted_real);
-    if (topology_has_own_grads(&gan->topology, LOSS_D_FAKE))
-        backward(gan, LOSS_D_FAKE, 3.0f, planted_fake);
-    topology_step(&gan->topology, SCALED_D);
-    topology_update(&gan->topology, SCALED_D);
+    backward(gan, PASS_D_REAL, 4.0f, planted_real);
+    if (topology_has_own_grads(&gan->topology, PASS_D_FAKE))
+        backward(gan, PASS_D_FAKE, 3.0f, planted_fake);
+    topology_step(&gan->topology, ROLE_D);
+    topology_update(&gan->topology, ROLE_D);
 }
 
 static void iterate_g(struct gan *gan, float planted)
 {
-    backward(gan, LOSS_G, 5.0f, planted);
-    topology_step(&gan->topology, SCALED_G);
-    topology_update(&gan->topology, SCALED_G);
+    backward(gan, PASS_G_MAIN, 5.0f, planted);
+    topology_step(&gan->topology, ROLE_G);
+    topology_update(&gan->topology, ROLE_G);
 }
 
 static void iterate(struct gan *gan, float d, float g)
@@ -86,12 +86,12 @@ static void iterate(struct gan *gan, float d, float g)
     iterate_g(gan, g);
 }
 
-static int64_t steps_taken(const struct gan *gan, enum scaled_network network)
+static int64_t steps_taken(const struct gan *gan, enum role network)
 {
     return grad_scaler_read(&gan->toy[network].scaler).adam_t;
 }
 
-static struct step_record record_of(const struct gan *gan, enum scaled_network network)
+static struct step_record record_of(const struct gan *gan, enum role network)
 {
     return grad_scaler_record(&gan->toy[network].scaler);
 }
@@ -145,9 +145,9 @@ static void replay_step(struct gan *gan, struct reader *reader, int step)
     struct reading want[3];
     float added, values[TOY_MAX];
     uint32_t kind = gan->topology.kind;
-    const struct grad_scaler *d = &gan->toy[SCALED_D].scaler;
-    const struct grad_scaler *g = &gan->toy[SCALED_G].scaler;
-    int64_t d_taken = steps_taken(gan, SCALED_D), g_taken = steps_taken(gan, SCALED_G);
+    const struct grad_scaler *d = &gan->toy[ROLE_D].scaler;
+    const struct grad_scaler *g = &gan->toy[ROLE_G].scaler;
+    int64_t d_taken = steps_taken(gan, ROLE_D), g_taken = steps_taken(gan, ROLE_G);
     take(reader, &bits, sizeof bits);
     for (int i = 0; i < 3; i++)
         want[i] = take_reading(reader);
@@ -158,15 +158,15 @@ static void replay_step(struct gan *gan, struct reader *reader, int step)
     if (kind == TOPOLOGY_PER_LOSS)
         assert_reading(&gan->topology.fake, want[1], "D on fakes", kind, step);
     if (added != 0.0f) {
-        toy_get_grads(&gan->toy[SCALED_D], values);
+        toy_get_grads(&gan->toy[ROLE_D], values);
         assert_int_equal(float_bits(values[0]), float_bits(added));
     }
     iterate_g(gan, planted(bits >> 2 & 1, step));
     assert_reading(g, want[kind == TOPOLOGY_PER_LOSS ? 2 : 1], "G", kind, step);
     if (kind != TOPOLOGY_PER_LOSS)
         assert_reading(d, want[1], "D at the end", kind, step);
-    assert_int_equal(steps_taken(gan, SCALED_D) - d_taken, bits >> 3 & 1);
-    assert_int_equal(steps_taken(gan, SCALED_G) - g_taken, bits >> 4 & 1);
+    assert_int_equal(steps_taken(gan, ROLE_D) - d_taken, bits >> 3 & 1);
+    assert_int_equal(steps_taken(gan, ROLE_G) - g_taken, bits >> 4 & 1);
 }
 
 static void replay(struct reader *reader, struct device *device)
@@ -233,8 +233,8 @@ static void open_at_1024(struct gan *gan, enum topology_kind kind, enum skip_rul
 
 static void assert_scales(struct gan *gan, float d, float g)
 {
-    assert_true(scale_of(gan, LOSS_D_REAL) == d);
-    assert_true(scale_of(gan, LOSS_G) == g);
+    assert_true(scale_of(gan, PASS_D_REAL) == d);
+    assert_true(scale_of(gan, PASS_G_MAIN) == g);
 }
 
 static void a_shared_scale_halves_once_where_both_networks_overflow(void **state)
@@ -248,10 +248,10 @@ static void a_shared_scale_halves_once_where_both_networks_overflow(void **state
     assert_scales(&once, 512.0f, 512.0f);
     assert_scales(&twice, 256.0f, 256.0f);
     // Both records tell the one move.
-    assert_true(record_of(&once, SCALED_D).was_skipped);
-    assert_true(record_of(&once, SCALED_G).was_skipped);
-    assert_true(record_of(&once, SCALED_D).scale_after == 512.0f);
-    assert_true(record_of(&once, SCALED_G).scale_used == 1024.0f);
+    assert_true(record_of(&once, ROLE_D).was_skipped);
+    assert_true(record_of(&once, ROLE_G).was_skipped);
+    assert_true(record_of(&once, ROLE_D).scale_after == 512.0f);
+    assert_true(record_of(&once, ROLE_G).scale_used == 1024.0f);
     gan_close(&once);
     gan_close(&twice);
 }
@@ -262,11 +262,11 @@ static void a_shared_scale_backs_off_and_the_sound_network_still_steps(void **st
     struct gan gan;
     open_at_1024(&gan, TOPOLOGY_SHARED, SKIP_OWN);
     iterate(&gan, 0.0f, INFINITY);
-    struct step_record d = record_of(&gan, SCALED_D);
+    struct step_record d = record_of(&gan, ROLE_D);
     assert_scales(&gan, 512.0f, 512.0f);
     assert_true(!d.was_skipped && d.skipped_in_a_row == 0 && d.backoffs == 1);
-    assert_int_equal(steps_taken(&gan, SCALED_D), 1);
-    assert_int_equal(steps_taken(&gan, SCALED_G), 0);
+    assert_int_equal(steps_taken(&gan, ROLE_D), 1);
+    assert_int_equal(steps_taken(&gan, ROLE_G), 0);
     gan_close(&gan);
 }
 
@@ -275,24 +275,24 @@ static void either_loss_of_d_skips_its_step_and_only_its_own_scale_backs_off(voi
     (void)state;
     struct gan gan;
     open_at_1024(&gan, TOPOLOGY_PER_LOSS, SKIP_OWN);
-    struct toy_weights before = toy_weights(&gan.toy[SCALED_D]);
+    struct toy_weights before = toy_weights(&gan.toy[ROLE_D]);
     iterate_d(&gan, 0.0f, INFINITY);
-    struct toy_weights after = toy_weights(&gan.toy[SCALED_D]);
+    struct toy_weights after = toy_weights(&gan.toy[ROLE_D]);
     assert_same_weights(&after, &before);
-    assert_true(record_of(&gan, SCALED_D).was_skipped);
-    assert_true(record_of(&gan, SCALED_D).growth_tracker == 1); // its loss was good
-    assert_true(scale_of(&gan, LOSS_D_REAL) == 1024.0f);
-    assert_true(scale_of(&gan, LOSS_D_FAKE) == 512.0f);
+    assert_true(record_of(&gan, ROLE_D).was_skipped);
+    assert_true(record_of(&gan, ROLE_D).growth_tracker == 1); // its loss was good
+    assert_true(scale_of(&gan, PASS_D_REAL) == 1024.0f);
+    assert_true(scale_of(&gan, PASS_D_FAKE) == 512.0f);
     iterate_d(&gan, NAN, 0.0f);
-    assert_true(scale_of(&gan, LOSS_D_REAL) == 512.0f);
-    assert_true(scale_of(&gan, LOSS_D_FAKE) == 512.0f);
-    assert_int_equal(record_of(&gan, SCALED_D).skipped_in_a_row, 2);
+    assert_true(scale_of(&gan, PASS_D_REAL) == 512.0f);
+    assert_true(scale_of(&gan, PASS_D_FAKE) == 512.0f);
+    assert_int_equal(record_of(&gan, ROLE_D).skipped_in_a_row, 2);
     // Both scalers of D count the steps that D did not take.
     struct step_record fake = grad_scaler_record(&gan.topology.fake);
     assert_true(fake.was_skipped && fake.skipped == 2 && fake.found_inf == 0.0f);
     assert_true(fake.backoffs == 1 && fake.growth_tracker == 1);
     iterate_d(&gan, 0.0f, 0.0f);
-    after = toy_weights(&gan.toy[SCALED_D]);
+    after = toy_weights(&gan.toy[ROLE_D]);
     assert_other_params(&after, &before);
     gan_close(&gan);
 }
@@ -303,13 +303,13 @@ static void finite_gradients_that_add_up_to_inf_skip_and_blame_no_scale(void **s
     struct gan gan;
     struct grad_scaler_config config = toy_config(1.0, 2.0, 2000);
     gan_open(&gan, toy_device, TOPOLOGY_PER_LOSS, SKIP_OWN, &config);
-    struct toy_weights before = toy_weights(&gan.toy[SCALED_D]);
+    struct toy_weights before = toy_weights(&gan.toy[ROLE_D]);
     iterate_d(&gan, 3e38f, 3e38f);
-    struct toy_weights after = toy_weights(&gan.toy[SCALED_D]);
+    struct toy_weights after = toy_weights(&gan.toy[ROLE_D]);
     assert_same_weights(&after, &before);
-    assert_true(record_of(&gan, SCALED_D).was_skipped);
+    assert_true(record_of(&gan, ROLE_D).was_skipped);
     assert_scales(&gan, 1.0f, 1.0f);
-    assert_true(scale_of(&gan, LOSS_D_FAKE) == 1.0f);
+    assert_true(scale_of(&gan, PASS_D_FAKE) == 1.0f);
     gan_close(&gan);
 }
 
@@ -324,16 +324,16 @@ static void an_overflow_of_d_holds_back_gs_step_of_the_same_iteration(void **sta
     for (int k = 0; k < 4; k++) {
         struct gan gan;
         open_at_1024(&gan, kinds[k], SKIP_BOTH);
-        struct toy_weights before = toy_weights(&gan.toy[SCALED_G]);
+        struct toy_weights before = toy_weights(&gan.toy[ROLE_G]);
         iterate(&gan, INFINITY, 0.0f);
-        struct toy_weights after = toy_weights(&gan.toy[SCALED_G]);
+        struct toy_weights after = toy_weights(&gan.toy[ROLE_G]);
         assert_same_weights(&after, &before);
-        struct step_record g = record_of(&gan, SCALED_G);
+        struct step_record g = record_of(&gan, ROLE_G);
         assert_true(g.was_held && !g.was_skipped && g.held == 1 && g.skipped == 0);
-        assert_true(record_of(&gan, SCALED_D).was_skipped);
+        assert_true(record_of(&gan, ROLE_D).was_skipped);
         iterate(&gan, 0.0f, 0.0f);
-        assert_int_equal(steps_taken(&gan, SCALED_G), 1);
-        assert_int_equal(steps_taken(&gan, SCALED_D), 1);
+        assert_int_equal(steps_taken(&gan, ROLE_G), 1);
+        assert_int_equal(steps_taken(&gan, ROLE_D), 1);
         gan_close(&gan);
     }
 }
@@ -345,19 +345,19 @@ static void an_overflow_of_g_holds_back_ds_next_step(void **state)
         struct gan gan;
         open_at_1024(&gan, kinds[k], SKIP_BOTH);
         iterate(&gan, 0.0f, NAN);
-        assert_int_equal(steps_taken(&gan, SCALED_D), 1);
-        assert_false(record_of(&gan, SCALED_D).was_held);
+        assert_int_equal(steps_taken(&gan, ROLE_D), 1);
+        assert_false(record_of(&gan, ROLE_D).was_held);
         iterate(&gan, 0.0f, 0.0f);
-        struct step_record d = record_of(&gan, SCALED_D);
+        struct step_record d = record_of(&gan, ROLE_D);
         assert_true(d.was_held && !d.was_skipped && d.held == 1 && d.skipped == 0);
         if (kinds[k] == TOPOLOGY_PER_LOSS) { // both of D's scalers are held back
             struct step_record fake = grad_scaler_record(&gan.topology.fake);
             assert_true(fake.was_held && fake.held == 1 && fake.growth_tracker == 1);
         }
-        assert_int_equal(steps_taken(&gan, SCALED_D), 1);
-        assert_int_equal(steps_taken(&gan, SCALED_G), 1); // who was held holds nobody
+        assert_int_equal(steps_taken(&gan, ROLE_D), 1);
+        assert_int_equal(steps_taken(&gan, ROLE_G), 1); // who was held holds nobody
         iterate(&gan, 0.0f, 0.0f);
-        assert_int_equal(steps_taken(&gan, SCALED_D), 2);
+        assert_int_equal(steps_taken(&gan, ROLE_D), 2);
         gan_close(&gan);
     }
 }
@@ -368,10 +368,10 @@ static void a_held_step_moves_no_scale_of_its_own_and_counts_for_no_growth(void 
     struct gan gan;
     open_at_1024(&gan, TOPOLOGY_PER_NETWORK, SKIP_BOTH);
     iterate(&gan, 0.0f, 0.0f);
-    assert_int_equal(toy_tracker(&gan.toy[SCALED_G]), 1);
+    assert_int_equal(toy_tracker(&gan.toy[ROLE_G]), 1);
     iterate(&gan, INFINITY, 0.0f);
-    assert_toy_scale(&gan.toy[SCALED_G], 1024.0f, 1);
-    assert_toy_scale(&gan.toy[SCALED_D], 512.0f, 0);
+    assert_toy_scale(&gan.toy[ROLE_G], 1024.0f, 1);
+    assert_toy_scale(&gan.toy[ROLE_D], 512.0f, 0);
     gan_close(&gan);
 }
 
@@ -382,8 +382,8 @@ static void a_network_that_overflows_while_it_is_held_skips_and_backs_off(void *
     open_at_1024(&gan, TOPOLOGY_PER_NETWORK, SKIP_BOTH);
     iterate(&gan, INFINITY, INFINITY);
     assert_scales(&gan, 512.0f, 512.0f);
-    assert_true(record_of(&gan, SCALED_G).was_skipped);
-    assert_int_equal(record_of(&gan, SCALED_G).held, 0);
+    assert_true(record_of(&gan, ROLE_G).was_skipped);
+    assert_int_equal(record_of(&gan, ROLE_G).held, 0);
     gan_close(&gan);
 }
 
@@ -396,10 +396,10 @@ static void with_skip_own_nobody_is_held(void **state)
         iterate(&gan, INFINITY, 0.0f);
         iterate(&gan, 0.0f, INFINITY);
         iterate(&gan, 0.0f, 0.0f);
-        assert_int_equal(steps_taken(&gan, SCALED_G), 2);
-        assert_int_equal(steps_taken(&gan, SCALED_D), 2);
-        assert_int_equal(record_of(&gan, SCALED_G).held, 0);
-        assert_int_equal(record_of(&gan, SCALED_D).held, 0);
+        assert_int_equal(steps_taken(&gan, ROLE_G), 2);
+        assert_int_equal(steps_taken(&gan, ROLE_D), 2);
+        assert_int_equal(record_of(&gan, ROLE_G).held, 0);
+        assert_int_equal(record_of(&gan, ROLE_D).held, 0);
         gan_close(&gan);
     }
 }
@@ -411,16 +411,16 @@ static void a_step_that_is_to_be_held_is_held_after_a_resume(void **state)
     open_at_1024(&gan, TOPOLOGY_PER_NETWORK, SKIP_BOTH);
     open_at_1024(&resumed, TOPOLOGY_PER_NETWORK, SKIP_BOTH);
     iterate(&gan, 0.0f, INFINITY);
-    for (int i = 0; i < SCALED_COUNT; i++) {
+    for (int i = 0; i < ROLES; i++) {
         struct grad_scaler_saved saved = grad_scaler_save(&gan.toy[i].scaler);
-        assert_int_equal(saved.is_held, i == SCALED_D);
+        assert_int_equal(saved.is_held, i == ROLE_D);
         assert_int_equal(grad_scaler_load(&resumed.toy[i].scaler, &saved), STATUS_OK);
     }
     // Setting a scale by hand does not set it free.
-    assert_int_equal(grad_scaler_set(&resumed.toy[SCALED_D].scaler, 2048.0), STATUS_OK);
+    assert_int_equal(grad_scaler_set(&resumed.toy[ROLE_D].scaler, 2048.0), STATUS_OK);
     iterate_d(&resumed, 0.0f, 0.0f);
-    assert_true(record_of(&resumed, SCALED_D).was_held);
-    assert_int_equal(steps_taken(&resumed, SCALED_D), 1);
+    assert_true(record_of(&resumed, ROLE_D).was_held);
+    assert_int_equal(steps_taken(&resumed, ROLE_D), 1);
     gan_close(&gan);
     gan_close(&resumed);
 }

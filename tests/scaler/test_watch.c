@@ -10,7 +10,7 @@
 
 struct run {
     struct watch watch;
-    struct scaler_state state[WATCH_NETWORKS];
+    struct scaler_state state[ROLES];
     int64_t step;
     int found;
 };
@@ -27,8 +27,8 @@ static struct scaler_state state_of(double scale, int64_t interval)
 static struct run begin(double g_scale, double d_scale, int64_t interval)
 {
     struct run run = {.step = 0};
-    run.state[WATCH_G] = state_of(g_scale, interval);
-    run.state[WATCH_D] = state_of(d_scale, interval);
+    run.state[ROLE_G] = state_of(g_scale, interval);
+    run.state[ROLE_D] = state_of(d_scale, interval);
     watch_begin(&run.watch, interval, interval);
     return run;
 }
@@ -39,8 +39,8 @@ static int one(struct run *run, int network, int overflows)
     run->state[network].found_inf = overflows ? 1.0f : 0.0f;
     scaler_finish_step(&run->state[network], &record);
     int found = watch_step(&run->watch, network, run->step, &record,
-                           overflows ? network == WATCH_G ? "g.conv1: weight gradient"
-                                                          : "d.conv3: activation gradient"
+                           overflows ? network == ROLE_G ? "g.conv1: weight gradient"
+                                                         : "d.conv3: activation gradient"
                                      : "");
     run->found |= found;
     return found;
@@ -50,8 +50,8 @@ static int one(struct run *run, int network, int overflows)
 static void step(struct run *run, double g_limit, double d_limit)
 {
     run->step += 1;
-    one(run, WATCH_D, (double)run->state[WATCH_D].scale > d_limit);
-    one(run, WATCH_G, (double)run->state[WATCH_G].scale > g_limit);
+    one(run, ROLE_D, (double)run->state[ROLE_D].scale > d_limit);
+    one(run, ROLE_G, (double)run->state[ROLE_G].scale > g_limit);
 }
 
 /* ---- oscillation ----------------------------------------------------------------- */
@@ -65,7 +65,7 @@ static void test_the_normal_saw_tooth_never_warns(void **state)
         for (int n = 0; n < 30000; n++)
             step(&run, 65536, 262144);
         assert_int_equal(run.found, 0);
-        assert_true(run.state[WATCH_G].backoffs > 7);
+        assert_true(run.state[ROLE_G].backoffs > 7);
     }
 }
 
@@ -75,7 +75,7 @@ static void test_a_storm_at_the_start_is_no_oscillation(void **state)
     struct run run = begin(0x1p60, 0x1p60, 10);
     for (int n = 0; n < 2000; n++)
         step(&run, 1024, 2048);
-    assert_true(run.state[WATCH_G].backoffs >= 50);
+    assert_true(run.state[ROLE_G].backoffs >= 50);
     assert_int_equal(run.found, 0);
 }
 
@@ -90,7 +90,7 @@ static void test_a_plateau_between_two_scales_never_warns(void **state)
         int is_wild = random >> 8 < (1u << 24) / 40;
         step(&run, is_wild ? 40000 : 100000, 100000);
     }
-    assert_true(run.state[WATCH_G].skipped > 300);
+    assert_true(run.state[ROLE_G].skipped > 300);
     assert_int_equal(run.found & WATCH_OSCILLATES_G, 0);
 }
 
@@ -116,8 +116,8 @@ static void test_a_scale_that_keeps_falling_and_rising_is_reported_once(void **s
     int reports = 0, first = 0;
     for (int n = 1; n < 5000; n++) {
         run.step = n;
-        int found = one(&run, WATCH_D, (double)run.state[WATCH_D].scale > burst(n));
-        found |= one(&run, WATCH_G, (double)run.state[WATCH_G].scale > 65536);
+        int found = one(&run, ROLE_D, (double)run.state[ROLE_D].scale > burst(n));
+        found |= one(&run, ROLE_G, (double)run.state[ROLE_G].scale > 65536);
         reports += !!(found & WATCH_OSCILLATES_D);
         if (found & WATCH_OSCILLATES_D)
             first = n;
@@ -133,10 +133,10 @@ static void test_each_swing_tells_where_it_overflowed_and_at_which_scale(void **
     struct run run = begin(65536, 65536, 20);
     for (int n = 1; n < 5000 && !run.found; n++) {
         run.step = n;
-        one(&run, WATCH_D, (double)run.state[WATCH_D].scale > burst(n));
+        one(&run, ROLE_D, (double)run.state[ROLE_D].scale > burst(n));
     }
     assert_int_equal(run.found, WATCH_OSCILLATES_D);
-    const struct watched *d = &run.watch.of[WATCH_D];
+    const struct watched *d = &run.watch.of[ROLE_D];
     assert_true(d->swings >= WATCH_SWINGS);
     for (int i = 0; i < WATCH_SWINGS; i++) {
         assert_string_equal(d->swing[i].place, "d.conv3: activation gradient");
@@ -152,9 +152,9 @@ static void test_swings_that_are_far_apart_are_not_reported(void **state)
     for (int n = 1; n < 20000; n++) {
         run.step = 1000000 + n; // of the run, which was resumed; updates count from 0
         double limit = n % 2000 < 5 ? 1024 : 65536;
-        one(&run, WATCH_D, (double)run.state[WATCH_D].scale > limit);
+        one(&run, ROLE_D, (double)run.state[ROLE_D].scale > limit);
     }
-    assert_true(run.watch.of[WATCH_D].swings >= 9);
+    assert_true(run.watch.of[ROLE_D].swings >= 9);
     assert_int_equal(run.found, 0);
 }
 
@@ -166,10 +166,10 @@ static void test_a_scale_that_another_network_moved_is_no_swing(void **state)
     for (int n = 1; n < 5000; n++) {
         run.step = n;
         if (n % 50 == 0)
-            run.state[WATCH_D].scale /= 4;
-        one(&run, WATCH_D, n % 50 == 1);
+            run.state[ROLE_D].scale /= 4;
+        one(&run, ROLE_D, n % 50 == 1);
     }
-    assert_int_equal(run.watch.of[WATCH_D].swings, 0);
+    assert_int_equal(run.watch.of[ROLE_D].swings, 0);
 }
 
 /* ---- two networks ---------------------------------------------------------------- */
@@ -180,10 +180,10 @@ static void test_scales_that_come_together_again_begin_a_new_count(void **state)
     struct run run = begin(1024, 0x1p30, 10);
     for (int n = 0; n < 60; n++) {
         run.step += 1;
-        run.state[WATCH_D].scale = n % 7 == 6 ? 1024.0f : 0x1p30f;
-        run.state[WATCH_D].growth_tracker = run.state[WATCH_G].growth_tracker = 0;
-        one(&run, WATCH_D, 0);
-        one(&run, WATCH_G, 0);
+        run.state[ROLE_D].scale = n % 7 == 6 ? 1024.0f : 0x1p30f;
+        run.state[ROLE_D].growth_tracker = run.state[ROLE_G].growth_tracker = 0;
+        one(&run, ROLE_D, 0);
+        one(&run, ROLE_G, 0);
     }
     assert_int_equal(run.found & WATCH_SCALES_APART, 0);
 }
@@ -195,7 +195,7 @@ static void test_a_network_that_always_skips_is_reported_once(void **state)
     int reports = 0, at = 0;
     for (int n = 1; n <= 100; n++) {
         run.step = n;
-        int found = one(&run, WATCH_D, n > 10) | one(&run, WATCH_G, 0);
+        int found = one(&run, ROLE_D, n > 10) | one(&run, ROLE_G, 0);
         reports += !!(found & WATCH_STUCK_D);
         if (found & WATCH_STUCK_D)
             at = n;
@@ -211,8 +211,8 @@ static void test_two_networks_that_both_skip_are_not_apart(void **state)
     struct run run = begin(65536, 65536, 2000);
     for (int n = 1; n <= 60; n++) {
         run.step = n;
-        one(&run, WATCH_D, 1);
-        one(&run, WATCH_G, 1);
+        one(&run, ROLE_D, 1);
+        one(&run, ROLE_G, 1);
     }
     assert_int_equal(run.found, 0);
 }
@@ -224,12 +224,12 @@ static void test_skip_rates_that_differ_are_reported_once(void **state)
     int reports = 0;
     for (int n = 1; n <= 4 * WATCH_RATE_STEPS; n++) {
         run.step = n;
-        reports += !!(one(&run, WATCH_D, n % 5 == 0) & WATCH_SKIPS_APART);
-        reports += !!(one(&run, WATCH_G, 0) & WATCH_SKIPS_APART);
+        reports += !!(one(&run, ROLE_D, n % 5 == 0) & WATCH_SKIPS_APART);
+        reports += !!(one(&run, ROLE_G, 0) & WATCH_SKIPS_APART);
     }
     assert_int_equal(reports, 1);
-    assert_true(fabs(run.watch.of[WATCH_D].skip_rate - 0.2) < 1e-12);
-    assert_true(run.watch.of[WATCH_G].skip_rate == 0.0);
+    assert_true(fabs(run.watch.of[ROLE_D].skip_rate - 0.2) < 1e-12);
+    assert_true(run.watch.of[ROLE_G].skip_rate == 0.0);
 }
 
 static void test_skip_rates_that_are_alike_are_not_reported(void **state)
@@ -238,8 +238,8 @@ static void test_skip_rates_that_are_alike_are_not_reported(void **state)
     struct run run = begin(0x1p100, 0x1p100, 1000000);
     for (int n = 1; n <= 4 * WATCH_RATE_STEPS; n++) {
         run.step = n;
-        one(&run, WATCH_D, n % 5 == 0);
-        one(&run, WATCH_G, n % 40 == 0);
+        one(&run, ROLE_D, n % 5 == 0);
+        one(&run, ROLE_G, n % 40 == 0);
     }
     assert_int_equal(run.found & WATCH_SKIPS_APART, 0);
 }
@@ -251,11 +251,11 @@ static void test_scales_that_stay_far_apart_are_reported_once(void **state)
     int reports = 0;
     for (int n = 1; n <= 1000; n++) {
         run.step = n;
-        int found = one(&run, WATCH_D, (double)run.state[WATCH_D].scale > 65536);
-        found |= one(&run, WATCH_G, (double)run.state[WATCH_G].scale > 0x1p40);
+        int found = one(&run, ROLE_D, (double)run.state[ROLE_D].scale > 65536);
+        found |= one(&run, ROLE_G, (double)run.state[ROLE_G].scale > 0x1p40);
         reports += !!(found & WATCH_SCALES_APART);
         if (found & WATCH_SCALES_APART)
-            assert_true((double)run.state[WATCH_G].scale > 65536 * exp2(WATCH_APART));
+            assert_true((double)run.state[ROLE_G].scale > 65536 * exp2(WATCH_APART));
     }
     assert_int_equal(reports, 1);
 }
@@ -264,11 +264,11 @@ static void test_a_static_scale_is_not_watched(void **state)
 {
     (void)state;
     struct run run = begin(0x1p30, 1, 0);
-    run.state[WATCH_G].is_static = run.state[WATCH_D].is_static = 1;
+    run.state[ROLE_G].is_static = run.state[ROLE_D].is_static = 1;
     for (int n = 1; n <= 1000; n++) {
         run.step = n;
-        one(&run, WATCH_D, 0);
-        one(&run, WATCH_G, n % 20 == 0);
+        one(&run, ROLE_D, 0);
+        one(&run, ROLE_G, n % 20 == 0);
     }
     assert_int_equal(run.found, 0);
 }
