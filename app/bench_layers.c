@@ -40,7 +40,7 @@ const char *bench_layers_pass(enum pass_kind pass)
 
 /* ---- rows ------------------------------------------------------------------------ */
 
-/* How often a training step runs that pass: train.c. D's first layer has its input's
+/* How often a training step runs that pass: step.c. D's first layer has its input's
  * gradient computed only where G learns. */
 static int runs_of(const struct config *config, int network, int layer,
                    enum pass_kind pass)
@@ -65,7 +65,7 @@ static enum pass_kind convolution_pass(const struct node *node, enum pass_kind p
 static void add_row(struct layer_bench *layers, struct trainer *trainer, int network,
                     int index, enum pass_kind pass)
 {
-    const struct net *net = &trainer->player[network].net;
+    const struct net *net = &trainer->gan.net[network];
     const struct node *node = &net->node[index];
     struct layer_row *row = &layers->row[layers->row_count++];
     *row = (struct layer_row){.network = network,
@@ -81,7 +81,7 @@ static void add_row(struct layer_bench *layers, struct trainer *trainer, int net
 static void add_rows(struct layer_bench *layers, struct trainer *trainer)
 {
     for (int network = 0; network < ROLES; network++) {
-        const struct net *net = &trainer->player[network].net;
+        const struct net *net = &trainer->gan.net[network];
         for (int index = 0; index < net->node_count; index++) {
             if (!node_conv(&net->node[index]))
                 continue;
@@ -112,8 +112,8 @@ static double time_runs(struct round *round, const struct layer_row *row, int co
     device->ops->memory.wait(device);
     double started = now_seconds();
     for (int i = 0; i < count; i++)
-        net_node_pass(&round->trainer->player[row->network].net,
-                      &round->pass[row->network], row->layer, row->pass);
+        net_node_pass(&round->trainer->gan.net[row->network], &round->pass[row->network],
+                      row->layer, row->pass);
     device->ops->memory.wait(device);
     return (now_seconds() - started) / count;
 }
@@ -178,7 +178,7 @@ static void measure_peak(struct layer_bench *layers, struct device *device)
 
 static void go_forward(struct round *round, int network)
 {
-    struct net *net = &round->trainer->player[network].net;
+    struct net *net = &round->trainer->gan.net[network];
     measure_peak(round->layers, round->trainer->device);
     net_forward(net, round->pass[network].x, NET_TRAIN);
     for (int index = 0; index < net->node_count; index++)
@@ -189,7 +189,7 @@ static void go_forward(struct round *round, int network)
 // that its own turn does not write again.
 static void go_backward(struct round *round, int network)
 {
-    struct net *net = &round->trainer->player[network].net;
+    struct net *net = &round->trainer->gan.net[network];
     measure_peak(round->layers, round->trainer->device);
     for (int index = net->node_count - 1; index >= 0 && round->is_whole; index--) {
         time_pass(round, network, index, PASS_WGRAD);
@@ -214,14 +214,12 @@ static void seed_gradient(struct device *device, struct tensor *grad)
 static enum status run_round(struct round *round)
 {
     struct trainer *trainer = round->trainer;
-    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
+    struct net *d = &trainer->gan.net[ROLE_D];
     go_forward(round, ROLE_G);
     go_forward(round, ROLE_D);
     seed_gradient(trainer->device, &d->output_grad);
     go_backward(round, ROLE_D);
-    if (round->pass[ROLE_G].dy != &d->input_grad)
-        trainer->device->ops->pointwise.cast(trainer->device, &d->input_grad,
-                                             &g->output_grad);
+    gan_hand_over(&trainer->gan);
     go_backward(round, ROLE_G);
     return device_fault(trainer->device);
 }
@@ -246,6 +244,19 @@ static enum status take_one_step(struct trainer *trainer)
     return train_collect_all(trainer);
 }
 
+// D is timed on real images, with all its gradients; G as it is trained, through D.
+static void choose_passes(struct round *round)
+{
+    struct gan *gan = &round->trainer->gan;
+    struct gan_batch batch = trainer_batch(round->trainer);
+    struct net *g = &gan->net[ROLE_G], *d = &gan->net[ROLE_D];
+    struct gan_walk of_d = gan_walk(gan, &batch, PASS_D_REAL, d->grads, 0);
+    struct gan_walk of_g = gan_walk(gan, &batch, PASS_G_MAIN, g->grads, 0);
+    round->pass[ROLE_D] = of_d.of[0];
+    round->pass[ROLE_D].dx = of_g.of[0].dx;
+    round->pass[ROLE_G] = of_g.of[1];
+}
+
 static enum status measure(struct layer_bench *layers, struct trainer *trainer)
 {
     struct bench *bench = layers->bench;
@@ -254,24 +265,14 @@ static enum status measure(struct layer_bench *layers, struct trainer *trainer)
     snprintf(layers->device, sizeof layers->device, "%s", trainer->device->description);
     layers->threads = trainer->device->threads;
     TRY(take_one_step(trainer));
-    int nodes =
-        trainer->player[ROLE_G].net.node_count + trainer->player[ROLE_D].net.node_count;
+    int nodes = trainer->gan.net[ROLE_G].node_count + trainer->gan.net[ROLE_D].node_count;
     layers->row = calloc((size_t)(nodes * PASS_KINDS), sizeof *layers->row);
     TRY_MEMORY(layers->row, "the passes of %d layers", nodes);
     add_rows(layers, trainer);
     bench_say(bench, "bench   layers: %d passes in %d rounds, about %.4g s",
               layers->row_count, LAYER_ROUNDS, bench->seconds);
-    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
-    struct round round = {.layers = layers,
-                          .trainer = trainer,
-                          .is_whole = 1,
-                          .pass = {[ROLE_G] = {.x = &trainer->feed.latents,
-                                               .dy = trainer_fakes_grad(trainer),
-                                               .grads = g->grads},
-                                   [ROLE_D] = {.x = &trainer->feed.real,
-                                               .dy = &d->output_grad,
-                                               .dx = &d->input_grad,
-                                               .grads = d->grads}}};
+    struct round round = {.layers = layers, .trainer = trainer, .is_whole = 1};
+    choose_passes(&round);
     for (round.index = -1; round.index < LAYER_ROUNDS; round.index++) {
         TRY(run_round(&round));
         if (!round.is_whole)

@@ -56,20 +56,21 @@ static size_t net_bytes(const struct net *net)
  * own work (the workspaces of convolutions). */
 static size_t run_bytes(const struct trainer *trainer)
 {
-    const struct look *look = &trainer->look;
+    const struct probe *probe = &trainer->probe;
     size_t bytes = trainer->arena.bytes + trainer->topology.arena.bytes +
                    trainer->topology.fake.arena.bytes + trainer->ema.arena.bytes +
                    trainer->feed.arena.bytes + trainer->results.arena.bytes +
                    trainer->sampler.arena.bytes + net_bytes(&trainer->sampler.net) +
-                   look->arena.bytes;
+                   probe->arena.bytes;
     for (int network = 0; network < ROLES; network++) {
-        const struct player *player = &trainer->player[network];
-        bytes += net_bytes(&player->net) + player->adam.arena.bytes +
-                 player->scaler.arena.bytes + trainer->survey[network].arena.bytes +
-                 net_bytes(&look->twin[network]);
+        bytes +=
+            net_bytes(&trainer->gan.net[network]) + trainer->adam[network].arena.bytes +
+            trainer->scaler[network].arena.bytes + trainer->survey[network].arena.bytes +
+            net_bytes(&probe->reference.net[network]);
     }
     for (int pass = 0; pass < GAN_PASSES; pass++)
-        bytes += look->survey[pass].arena.bytes + look->twin_survey[pass].arena.bytes;
+        bytes +=
+            probe->survey[pass].arena.bytes + probe->reference_survey[pass].arena.bytes;
     return bytes;
 }
 
@@ -189,8 +190,8 @@ static enum status set_up(struct comparison *comparison, struct mode *mode,
     TRY(trainer_start_data(trainer));
     TRY(begin(comparison, trainer));
     for (int network = 0; network < ROLES; network++) {
-        mode->activations[network] = trainer->player[network].net.activations.bytes;
-        mode->kept += trainer->player[network].net.kept_bytes;
+        mode->activations[network] = trainer->gan.net[network].activations.bytes;
+        mode->kept += trainer->gan.net[network].kept_bytes;
     }
     mode->device_bytes = run_bytes(trainer);
     return STATUS_OK;

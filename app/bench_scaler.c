@@ -133,11 +133,11 @@ static void mean_losses(struct bench_run *run, const struct history_point *point
 static void read_records(const struct trainer *trainer, struct bench_run *run)
 {
     for (int network = 0; network < ROLES; network++) {
-        const struct player *player = &trainer->player[network];
-        run->skipped[network] = player->record.skipped;
-        run->held[network] = player->record.held;
-        if (player->scaler.config.enabled)
-            run->scale[network] = player->record.scale_after;
+        const struct step_record *record = &trainer->record[network];
+        run->skipped[network] = record->skipped;
+        run->held[network] = record->held;
+        if (trainer->scaler[network].config.enabled)
+            run->scale[network] = record->scale_after;
     }
     if (trainer->results.fake_count)
         run->fake_scale = trainer->fake_record.scale_after;

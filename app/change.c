@@ -73,14 +73,14 @@ static int shares_scale(const struct config *config)
 
 static struct network_config *network_config(struct config *config, int network)
 {
-    return network == ROLE_G ? &config->g : &config->d;
+    return &config->network[network];
 }
 
 static float scale_of(const struct trainer *trainer, int network)
 {
     if (network == CHANGE_OF_RUN)
         return 0.0f;
-    const struct grad_scaler *scaler = &trainer->player[network].scaler;
+    const struct grad_scaler *scaler = &trainer->scaler[network];
     return scaler->config.enabled ? grad_scaler_read(scaler).scale : 0.0f;
 }
 
@@ -286,16 +286,15 @@ static void apply_scaler(struct trainer *trainer, struct grad_scaler *scaler, in
 
 static void apply_network(struct trainer *trainer, const struct plan *plan, int network)
 {
-    struct player *player = &trainer->player[network];
     const struct network_config *config = network_config(&trainer->config, network);
-    player->adam.config.lr = (float)config->lr;
+    trainer->adam[network].config.lr = (float)config->lr;
     trainer->topology.network[network].clip_norm = (float)config->clip_norm;
-    if (!player->scaler.config.enabled)
+    if (!trainer->scaler[network].config.enabled)
         return;
-    apply_scaler(trainer, &player->scaler, network, plan->scale[network]);
-    struct scaler_state state = grad_scaler_read(&player->scaler);
-    player->record.scale_after = state.scale;
-    player->record.growth_tracker = state.growth_tracker;
+    apply_scaler(trainer, &trainer->scaler[network], network, plan->scale[network]);
+    struct scaler_state state = grad_scaler_read(&trainer->scaler[network]);
+    trainer->record[network].scale_after = state.scale;
+    trainer->record[network].growth_tracker = state.growth_tracker;
     if (network == ROLE_D && trainer->topology.kind == TOPOLOGY_PER_LOSS) {
         apply_scaler(trainer, &trainer->topology.fake, network, plan->scale[network]);
         trainer->fake_record.scale_after =
@@ -309,8 +308,8 @@ static void forget_steps(struct trainer *trainer)
     const struct ops *ops = trainer->device->ops;
     if (trainer->repeat)
         ops->queue.forget(trainer->device, &trainer->repeat);
-    if (trainer->look.repeat)
-        ops->queue.forget(trainer->device, &trainer->look.repeat);
+    if (trainer->probe.repeat)
+        ops->queue.forget(trainer->device, &trainer->probe.repeat);
 }
 
 /* What a person who sets a scale by hand would not expect: as in PyTorch's update(new_scale),
@@ -337,9 +336,9 @@ static void describe_change(const struct trainer *trainer, struct change *change
     change->fake_scale_after = fake_scale_of(trainer, change->network);
     int is_same = strcmp(change->before, change->after) == 0;
     if (changeable[key].is_of_scaler)
-        note = trainer->player[change->network].scaler.note;
+        note = trainer->scaler[change->network].note;
     if (is_scale(key) && !is_same)
-        growth_text(&trainer->player[change->network].scaler, growth);
+        growth_text(&trainer->scaler[change->network], growth);
     snprintf(change->text, sizeof change->text, "%s: %s %s%s%s%s%s%s%s", change->key,
              is_same ? "is already" : "was", change->before, is_same ? "" : ", is now ",
              is_same ? "" : change->after, note[0] ? "; " : "", note,

@@ -402,8 +402,8 @@ static enum status load_scalers(const struct checkpoint *checkpoint,
                                 const struct checkpoint_facts *facts)
 {
     for (int network = 0; network < ROLES; network++) {
-        struct player *player = &trainer->player[network];
-        TRY(load_scaler(&player->scaler, &player->record, &facts->scaler[network]));
+        TRY(load_scaler(&trainer->scaler[network], &trainer->record[network],
+                        &facts->scaler[network]));
     }
     if (trainer->topology.kind != TOPOLOGY_PER_LOSS)
         return STATUS_OK;
@@ -424,7 +424,7 @@ enum status checkpoint_load(const struct checkpoint *checkpoint, struct trainer 
     TRY(check_data(checkpoint, &facts, trainer->dataset));
     TRY(load_tensors(checkpoint, trainer));
     for (int network = 0; network < ROLES; network++)
-        net_params_changed(&trainer->player[network].net);
+        net_params_changed(&trainer->gan.net[network]);
     TRY(load_scalers(checkpoint, trainer, &facts));
     trainer->progress = (struct progress){.step = facts.step,
                                           .images = facts.images,

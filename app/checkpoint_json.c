@@ -91,8 +91,8 @@ static char *dump(json_t *json)
 
 char *checkpoint_state_json(const struct trainer *trainer)
 {
-    struct grad_scaler_saved g = grad_scaler_save(&trainer->player[ROLE_G].scaler);
-    struct grad_scaler_saved d = grad_scaler_save(&trainer->player[ROLE_D].scaler);
+    struct grad_scaler_saved g = grad_scaler_save(&trainer->scaler[ROLE_G]);
+    struct grad_scaler_saved d = grad_scaler_save(&trainer->scaler[ROLE_D]);
     json_t *state =
         json_pack("{s:I, s:I, s:o, s:o}", "step", (json_int_t)trainer->progress.step,
                   "images", (json_int_t)trainer->progress.images, "scaler_g",

@@ -33,13 +33,14 @@ void state_list_all(struct state_list *list, struct trainer *trainer)
 {
     list->count = 0;
     for (int network = 0; network < ROLES; network++) {
-        struct player *player = &trainer->player[network];
-        state_list_block(list, &player->net, "", player->net.params);
-        state_list_running(list, &player->net, "");
-        state_list_block(list, &player->net, "adam_m.", player->adam.m);
-        state_list_block(list, &player->net, "adam_v.", player->adam.v);
+        const struct net *net = &trainer->gan.net[network];
+        const struct adam *adam = &trainer->adam[network];
+        state_list_block(list, net, "", net->params);
+        state_list_running(list, net, "");
+        state_list_block(list, net, "adam_m.", adam->m);
+        state_list_block(list, net, "adam_v.", adam->v);
     }
-    state_list_block(list, &trainer->player[ROLE_G].net, "ema.", trainer->ema.average);
+    state_list_block(list, &trainer->gan.net[ROLE_G], "ema.", trainer->ema.average);
 }
 
 static size_t pixels_of(const struct tensor *tensor)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "kernels/status.h"
+#include "nets/role.h"
 
 struct grad_scaler_config;
 
@@ -117,7 +118,12 @@ struct config {
     int max_rollbacks;     // of the whole run; then it is given up
     int grad_stats;   // steps between two statistics of all layers; 0 = only at overflows
     char inject[256]; // faults to plant: "d:10-40:inf,g:5:nan-forward"; "" none
-    struct network_config g, d;
+    union {
+        struct {
+            struct network_config g, d;
+        };
+        struct network_config network[ROLES];
+    };
 };
 
 /* Defaults of every setting. */

@@ -26,7 +26,7 @@ static void take_stats(const struct trainer *trainer, struct diagnosis *diagnosi
 {
     diagnosis->entry = &survey->entry[diagnosis->place.entry];
     diagnosis->facts.has_place = 1;
-    diagnosis->facts.is_in_d = diagnosis->entry->net == &trainer->player[ROLE_D].net;
+    diagnosis->facts.is_in_d = diagnosis->entry->net == &trainer->gan.net[ROLE_D];
     diagnosis->facts.may_hide_inf =
         diagnosis->place.kind == SURVEY_ACTIVATION && reads_cast(diagnosis->entry);
     diagnosis->facts.kind = diagnosis->place.kind;
@@ -39,13 +39,12 @@ static void take_stats(const struct trainer *trainer, struct diagnosis *diagnosi
 static int find_in_view(const struct trainer *trainer, int slot,
                         struct diagnosis *diagnosis)
 {
-    static const char *const words[] = {"real", "fakes", "generator"};
-    const struct look_view *view = look_at_skip(trainer, slot);
+    const struct probe_view *view = probe_of_skip(trainer, slot);
     int is_bad[GAN_PASSES] = {0}, first = -1;
     diagnosis->facts.was_repeated = view != NULL;
     diagnosis->facts.overflows_at_one = view && view->overflows_at_one;
     for (int pass = GAN_PASSES - 1; view && pass >= 0; pass--) {
-        const struct survey *survey = &trainer->look.survey[pass];
+        const struct survey *survey = &trainer->probe.survey[pass];
         struct nonfinite_place place;
         if (!view->has[pass] ||
             !survey_first_nonfinite(survey, view->stats[pass], &place))
@@ -57,12 +56,12 @@ static int find_in_view(const struct trainer *trainer, int slot,
     if (first < 0)
         return 0;
     diagnosis->facts.is_repeatable = 1;
-    take_stats(trainer, diagnosis, &trainer->look.survey[first],
+    take_stats(trainer, diagnosis, &trainer->probe.survey[first],
                &view->stats[first][diagnosis->place.entry]);
-    diagnosis->pass = words[first];
+    diagnosis->pass = pass_rows[first].word;
     diagnosis->is_exact = 1;
     // Weight gradients of both passes are added up: the activations' own tell the pass.
-    const struct survey *fakes = &trainer->look.survey[PASS_D_FAKE];
+    const struct survey *fakes = &trainer->probe.survey[PASS_D_FAKE];
     is_bad[PASS_D_FAKE] = 0;
     for (int i = 0; first == PASS_D_REAL && i < fakes->count; i++)
         if (fakes->entry[i].kind != SURVEY_WEIGHT_GRADIENT)
@@ -157,7 +156,7 @@ static void find_weight(const struct trainer *trainer, struct diagnosis *diagnos
         return;
     for (int turn = 0; turn < ROLES && !facts->weight[0]; turn++) {
         int is_d = turn ? !facts->is_in_d : facts->is_in_d;
-        const struct net *net = &trainer->player[is_d ? ROLE_D : ROLE_G].net;
+        const struct net *net = &trainer->gan.net[is_d ? ROLE_D : ROLE_G];
         int is_known = facts->has_place && diagnosis->entry->net == net;
         for (int i = 0; i < net->param_count; i++)
             if ((!is_known || net->param[i].node <= diagnosis->entry->node) &&
@@ -197,8 +196,8 @@ static void add_readers(struct overflow_facts *facts, const struct trainer *trai
     for (int i = index + 1; i < net->node_count; i++)
         if (reads(&net->node[i], index))
             add_layer(facts, net, i);
-    if (index + 1 == net->node_count && net == &trainer->player[ROLE_G].net)
-        add_layer(facts, &trainer->player[ROLE_D].net, 0);
+    if (index + 1 == net->node_count && net == &trainer->gan.net[ROLE_G])
+        add_layer(facts, &trainer->gan.net[ROLE_D], 0);
 }
 
 /* An activation and its gradient are f32 all the way only where the layer that writes it and
@@ -229,9 +228,9 @@ static void name_layers(const struct trainer *trainer, struct diagnosis *diagnos
 static int had_finite_logits(const struct trainer *trainer, int slot)
 {
     if (train_slot_network(trainer, slot) == ROLE_G)
-        return train_losses(trainer).g.nonfinite == 0.0;
+        return train_losses(trainer).of[PASS_G_MAIN].nonfinite == 0.0;
     struct step_losses losses = train_turn_losses(trainer, slot);
-    return losses.real.nonfinite + losses.fake.nonfinite == 0.0;
+    return losses.of[PASS_D_REAL].nonfinite + losses.of[PASS_D_FAKE].nonfinite == 0.0;
 }
 
 // Where D's losses have a scale each, the one that overflowed tells whether it was lowered.
@@ -260,7 +259,7 @@ void diagnose(const struct trainer *trainer, int slot, struct diagnosis *diagnos
                   .found_inf =
                       record->found_inf != 0.0f || record->found_inf_elsewhere != 0.0f,
                   .found_inf_unscaled = record->found_inf_unscaled != 0.0f,
-                  .is_static = trainer->player[network].scaler.config.is_static}};
+                  .is_static = trainer->scaler[network].config.is_static}};
     take_scale(trainer, slot, &diagnosis->facts);
     if (!find_in_view(trainer, slot, diagnosis))
         find_in_survey(trainer, slot, diagnosis);

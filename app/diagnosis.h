@@ -2,7 +2,7 @@
  * Flow:  train_collect() -> [diagnose] -> report_events.c: a line and a record.
  * Owns:  nothing.
  *
- * Where the step was taken again (look.h) every tensor is known. Elsewhere the weight
+ * Where the step was taken again (probe.h) every tensor is known. Elsewhere the weight
  * gradients tell it: an activation gradient with an inf spoils the weight gradients of all
  * layers below, and one whose layers below are finite overflowed by itself. */
 #ifndef APP_DIAGNOSIS_H

@@ -30,7 +30,7 @@ void guard_warn(struct run *run)
         return;
     for (int network = 0; network < ROLES; network++) {
         struct storm storm;
-        if (trainer->player[network].record.skipped_in_a_row == 0)
+        if (trainer->record[network].skipped_in_a_row == 0)
             run->in_storm[network] = 0;
         if (run->in_storm[network] || !storm_find_in(trainer, network, &storm))
             continue;
@@ -48,7 +48,7 @@ void guard_saved(struct run *run)
 {
     int is_calm = 1;
     for (int network = 0; network < ROLES; network++)
-        is_calm &= run->trainer.player[network].record.skipped_in_a_row == 0;
+        is_calm &= run->trainer.record[network].skipped_in_a_row == 0;
     if (is_calm || run->config.on_overflow_storm != STORM_ROLLBACK)
         snprintf(run->good_snapshot, sizeof run->good_snapshot, "%s", run->last_snapshot);
 }
@@ -63,7 +63,7 @@ static int scalers_in(struct trainer *trainer, const struct storm *storm,
                              kind == TOPOLOGY_SHARED_PER_STEP;
     for (int i = 0; i < ROLES; i++)
         if (is_both || i == storm->network)
-            scalers[count++] = &trainer->player[i].scaler;
+            scalers[count++] = &trainer->scaler[i];
     if (kind == TOPOLOGY_PER_LOSS && (is_both || storm->network == ROLE_D))
         scalers[count++] = &trainer->topology.fake;
     return count;
@@ -98,7 +98,7 @@ static struct step_record record_of(const struct grad_scaler *scaler)
 static void set_records(struct trainer *trainer)
 {
     for (int network = 0; network < ROLES; network++)
-        trainer->player[network].record = record_of(&trainer->player[network].scaler);
+        trainer->record[network] = record_of(&trainer->scaler[network]);
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
         trainer->fake_record = record_of(&trainer->topology.fake);
     trainer->last_place = (struct results_place){.step = trainer->progress.step,
@@ -163,7 +163,7 @@ static enum status restore(struct run *run, const struct storm *storm)
 static void tell_rollback(struct run *run, const struct storm *storm, int64_t from_step)
 {
     const struct trainer *trainer = &run->trainer;
-    const struct step_record *record = &trainer->player[storm->network].record;
+    const struct step_record *record = &trainer->record[storm->network];
     int number = trainer->progress.rollbacks, most = run->config.max_rollbacks;
     const char *slash = strrchr(run->good_snapshot, '/');
     const char *file = slash ? slash + 1 : run->good_snapshot;
@@ -276,7 +276,7 @@ static enum status save_with_layers(struct run *run, const struct storm *storm)
 static void tell_layers(struct run *run, const struct storm *storm)
 {
     const struct trainer *trainer = &run->trainer;
-    double scale = (double)trainer->player[storm->network].record.scale_after;
+    double scale = (double)trainer->record[storm->network].scale_after;
     const char *layers = storm->skip.facts.fp32_layers,
                *name = role_letter(storm->network);
     char text[32];

@@ -93,10 +93,11 @@ enum status info_each_net(const struct config *config,
     struct device *device;
     TRY(device_open("cpu", 1, &device));
     struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
-    dcgan_generator(&net, device, &sizes, trainer_dtype(config, ROLE_G), config->batch);
+    TRY(dcgan_generator(&net, device, &sizes, trainer_dtype(config, ROLE_G),
+                        config->batch));
     visit(context, &net);
-    dcgan_discriminator(&net, device, &sizes, trainer_dtype(config, ROLE_D),
-                        config->batch);
+    TRY(dcgan_discriminator(&net, device, &sizes, trainer_dtype(config, ROLE_D),
+                            config->batch));
     visit(context, &net);
     device_close(device);
     return STATUS_OK;

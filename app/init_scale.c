@@ -41,22 +41,22 @@ struct search {
 static const struct network_config *settings_of(const struct trainer *trainer,
                                                 int network)
 {
-    return network == ROLE_G ? &trainer->config.g : &trainer->config.d;
+    return &trainer->config.network[network];
 }
 
 static int is_wanted(const struct trainer *trainer, int network)
 {
     return settings_of(trainer, network)->init_scale == 0.0 &&
-           trainer->player[network].scaler.config.enabled;
+           trainer->scaler[network].config.enabled;
 }
 
 // True where a gradient on the way of these passes is stored in f16.
-static int has_f16(const struct look *look, const struct target *target)
+static int has_f16(const struct probe *probe, const struct target *target)
 {
     for (int pass = target->first_pass; pass <= target->last_pass; pass++)
-        for (int i = 0; i < look->survey[pass].count; i++)
-            if (look->survey[pass].entry[i].kind == SURVEY_ACTIVATION_GRADIENT &&
-                look->survey[pass].entry[i].dtype == DTYPE_F16)
+        for (int i = 0; i < probe->survey[pass].count; i++)
+            if (probe->survey[pass].entry[i].kind == SURVEY_ACTIVATION_GRADIENT &&
+                probe->survey[pass].entry[i].dtype == DTYPE_F16)
                 return 1;
     return 0;
 }
@@ -68,9 +68,9 @@ static void add_target(struct search *search, struct found_scales *found, int ne
     int is_fake = topology_has_own_grads(&trainer->topology, loss);
     struct target *target = &search->target[search->count++];
     *target = (struct target){.scaler = is_fake ? &trainer->topology.fake
-                                                : &trainer->player[network].scaler,
+                                                : &trainer->scaler[network],
                               .grads = topology_grads(&trainer->topology, loss),
-                              .elements = trainer->player[network].net.param_elements,
+                              .elements = trainer->gan.net[network].param_elements,
                               .first_pass = (int)loss,
                               .last_pass = last_pass,
                               .found = &found->of[found->count++]};
@@ -79,7 +79,7 @@ static void add_target(struct search *search, struct found_scales *found, int ne
         target->found->loss = is_fake ? "fakes" : "real";
     int usual = ilogb(grad_scaler_default_config().init_scale);
     target->before = grad_scaler_read(target->scaler);
-    target->ceiling = has_f16(&trainer->look, target) ? INIT_EXPONENT_MAX : usual;
+    target->ceiling = has_f16(&trainer->probe, target) ? INIT_EXPONENT_MAX : usual;
     target->good = INIT_EXPONENT_MIN - 1;
     target->bad = target->ceiling + 1;
     target->tried = usual;
@@ -106,7 +106,7 @@ static enum status open_search(struct search *search)
     arena_reserve(arena, (void **)&search->excess, 3 * sizeof *search->excess);
     TRY(arena_commit(arena));
     search->stats =
-        calloc((size_t)look_most_entries(&trainer->look), sizeof *search->stats);
+        calloc((size_t)probe_most_entries(&trainer->probe), sizeof *search->stats);
     if (!search->stats)
         return status_fail(STATUS_FAILED, "not enough memory to look for a loss scale");
     return rehearsal_open(&search->rehearsal, trainer);
@@ -153,10 +153,10 @@ static int headroom(const struct survey *survey, const struct survey_stats *stat
 
 static void download_stats(const struct search *search, int pass)
 {
-    struct look *look = &search->trainer->look;
-    look->device->ops->memory.download(look->device, search->stats, look->stats[pass],
-                                       (size_t)look->survey[pass].count *
-                                           sizeof *search->stats);
+    struct probe *probe = &search->trainer->probe;
+    probe->device->ops->memory.download(probe->device, search->stats, probe->stats[pass],
+                                        (size_t)probe->survey[pass].count *
+                                            sizeof *search->stats);
 }
 
 static void find_place(const struct search *search, struct target *target)
@@ -164,7 +164,7 @@ static void find_place(const struct search *search, struct target *target)
     target->place = (struct nonfinite_place){.entry = -1};
     for (int pass = target->first_pass; pass <= target->last_pass; pass++) {
         download_stats(search, pass);
-        if (survey_first_nonfinite(&search->trainer->look.survey[pass], search->stats,
+        if (survey_first_nonfinite(&search->trainer->probe.survey[pass], search->stats,
                                    &target->place))
             return;
     }
@@ -180,7 +180,7 @@ static void read_headrooms(const struct search *search, float rooms[3])
         for (int pass = search->target[i].first_pass; pass <= search->target[i].last_pass;
              pass++) {
             download_stats(search, pass);
-            int room = headroom(&search->trainer->look.survey[pass], search->stats);
+            int room = headroom(&search->trainer->probe.survey[pass], search->stats);
             least = room < least ? room : least;
         }
         rooms[i] = -(float)least;
@@ -252,9 +252,9 @@ static void rehearse(struct search *search)
     float rooms[3];
     for (int i = 0; i < search->count; i++)
         write_scale(&search->target[i], ldexpf(1.0f, search->target[i].tried));
-    trainer->look.is_on = 1;
+    trainer->probe.is_on = 1;
     rehearsal_take(&search->rehearsal, trainer->config.n_dis, check, search);
-    trainer->look.is_on = 0;
+    trainer->probe.is_on = 0;
     read_headrooms(search, rooms);
     for (int i = 0; i < search->count; i++)
         take_verdict(search, &search->target[i], (int)rooms[i]);

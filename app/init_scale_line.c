@@ -37,8 +37,7 @@ static void nothing_text(const struct found_scale *found, char *text, size_t byt
 // Why the start is where it is, unless it is init_margin below.
 static const char *reason(const struct trainer *trainer, const struct found_scale *found)
 {
-    const struct network_config *settings =
-        found->network == ROLE_G ? &trainer->config.g : &trainer->config.d;
+    const struct network_config *settings = &trainer->config.network[found->network];
     int exponent = found->exponent - trainer->config.init_margin;
     if (found->kind != FOUND_LIMIT)
         return ", as without auto";

@@ -56,7 +56,7 @@ void inject_reserve(struct trainer *trainer)
                   ROLES * PLANTED_PLACES * sizeof *planted->values);
     for (int network = 0; network < ROLES; network++) {
         struct tensor *pixel = &planted->pixel[network];
-        *pixel = *net_output(&trainer->player[network].net);
+        *pixel = *net_output(&trainer->gan.net[network]);
         pixel->dtype = DTYPE_F32;
         pixel->shape.n = pixel->shape.h = pixel->shape.w = pixel->n_stored = 1;
         arena_reserve(&trainer->arena, &pixel->data, tensor_bytes(pixel));
@@ -85,7 +85,7 @@ void inject_prepare(struct trainer *trainer)
 void inject_weights(struct trainer *trainer)
 {
     for (int network = 0; network < ROLES; network++) {
-        struct net *net = &trainer->player[network].net;
+        struct net *net = &trainer->gan.net[network];
         if (!is_planned(trainer, network, PLANTED_WEIGHT))
             continue;
         trainer->device->ops->pointwise.add(
@@ -99,7 +99,7 @@ void inject_activation(struct trainer *trainer, int network)
 {
     const struct pointwise_ops *pointwise = &trainer->device->ops->pointwise;
     struct tensor *copy = &trainer->planted.pixel[network];
-    const struct tensor *output = net_output(&trainer->player[network].net);
+    const struct tensor *output = net_output(&trainer->gan.net[network]);
     if (!is_planned(trainer, network, PLANTED_ACTIVATION))
         return;
     struct tensor pixel = *copy;
@@ -115,6 +115,6 @@ void inject_gradient(struct trainer *trainer, int network)
 {
     if (is_planned(trainer, network, PLANTED_GRADIENT))
         trainer->device->ops->pointwise.add(
-            trainer->device, trainer->player[network].net.grads,
+            trainer->device, trainer->gan.net[network].grads,
             value_at(trainer, network, PLANTED_GRADIENT), 1);
 }

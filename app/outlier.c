@@ -20,7 +20,7 @@ struct trial {
 int outlier_is_possible(const struct trainer *trainer, const struct diagnosis *diagnosis,
                         int slot, float good, int64_t quiet_steps)
 {
-    const struct grad_scaler_config *scaler = &trainer->player[ROLE_D].scaler.config;
+    const struct grad_scaler_config *scaler = &trainer->scaler[ROLE_D].config;
     // Only the last batch of the last optimizer step is still there, with these weights.
     int is_last = slot == trainer->config.n_dis - 1;
     return diagnosis->cause == CAUSE_SCALE && is_last && diagnosis->is_exact &&
@@ -44,7 +44,7 @@ static void replace_rows(struct trial *trial, int first, int end)
 // What the largest gradient has of its range, at the scale that overflowed: 1 is all.
 static float share_of_range(const struct trial *trial)
 {
-    const struct survey *survey = &trial->trainer->look.survey[PASS_D_REAL];
+    const struct survey *survey = &trial->trainer->probe.survey[PASS_D_REAL];
     float most = 0.0f;
     for (int i = 0; i < survey->count; i++) {
         if (trial->stats[i].inf + trial->stats[i].nan > 0)
@@ -64,14 +64,14 @@ static void upload_batch(struct trial *trial, const char *images)
 
 static float share_without(struct trial *trial, int first, int end)
 {
-    struct look *look = &trial->trainer->look;
+    struct probe *probe = &trial->trainer->probe;
     memcpy(trial->mixed, trial->batch, (size_t)trial->rows * trial->row_bytes);
     replace_rows(trial, first, end);
     upload_batch(trial, trial->mixed);
     train_real_again(trial->trainer);
-    look->device->ops->memory.download(
-        look->device, trial->stats, look->stats[PASS_D_REAL],
-        (size_t)look->survey[PASS_D_REAL].count * sizeof *trial->stats);
+    probe->device->ops->memory.download(
+        probe->device, trial->stats, probe->stats[PASS_D_REAL],
+        (size_t)probe->survey[PASS_D_REAL].count * sizeof *trial->stats);
     return share_of_range(trial);
 }
 
@@ -103,13 +103,13 @@ int outlier_find(struct trainer *trainer, const struct diagnosis *diagnosis)
     const struct memory_ops *memory = &trainer->device->ops->memory;
     const struct tensor *real = &trainer->feed.real;
     size_t bytes = tensor_bytes(real);
-    struct trial trial = {
-        .trainer = trainer,
-        .rows = real->shape.n,
-        .row_bytes = bytes / (size_t)real->n_stored,
-        .batch = malloc(bytes),
-        .mixed = malloc(bytes),
-        .stats = calloc((size_t)look_most_entries(&trainer->look), sizeof *trial.stats)};
+    struct trial trial = {.trainer = trainer,
+                          .rows = real->shape.n,
+                          .row_bytes = bytes / (size_t)real->n_stored,
+                          .batch = malloc(bytes),
+                          .mixed = malloc(bytes),
+                          .stats = calloc((size_t)probe_most_entries(&trainer->probe),
+                                          sizeof *trial.stats)};
     int row = -1;
     if (trial.batch && trial.mixed && trial.stats && trial.rows > 1) {
         struct scaler_state kept, low;

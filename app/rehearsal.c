@@ -6,7 +6,7 @@
 
 static size_t buffer_bytes(const struct trainer *trainer, int network)
 {
-    return trainer->player[network].net.buffer_elements * sizeof(float);
+    return trainer->gan.net[network].buffer_elements * sizeof(float);
 }
 
 // The images of the step are on the device from here on.
@@ -34,8 +34,7 @@ enum status rehearsal_open(struct rehearsal *rehearsal, struct trainer *trainer)
                  sizeof *rehearsal->draw);
     for (int network = 0; network < ROLES; network++)
         memory->copy(trainer->device, rehearsal->buffers[network],
-                     trainer->player[network].net.buffers,
-                     buffer_bytes(trainer, network));
+                     trainer->gan.net[network].buffers, buffer_bytes(trainer, network));
     rehearsal->trainer = trainer;
     take_images(trainer);
     return STATUS_OK;
@@ -51,7 +50,7 @@ void rehearsal_take(struct rehearsal *rehearsal, int turns,
     memory->copy(trainer->device, trainer->feed.draw, rehearsal->draw,
                  sizeof *rehearsal->draw);
     for (int network = 0; network < ROLES; network++)
-        memory->copy(trainer->device, trainer->player[network].net.buffers,
+        memory->copy(trainer->device, trainer->gan.net[network].buffers,
                      rehearsal->buffers[network], buffer_bytes(trainer, network));
 }
 

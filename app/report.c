@@ -128,11 +128,10 @@ static void fill_facts(struct report *report, struct dashboard *facts)
     facts->elapsed_sec = trainer->progress.elapsed_sec;
     facts->epoch = trainer_epoch(trainer);
     for (int network = 0; network < ROLES; network++) {
-        const struct player *player = &trainer->player[network];
-        facts->skipped[network] = player->record.skipped;
-        facts->held[network] = player->record.held;
+        facts->skipped[network] = trainer->record[network].skipped;
+        facts->held[network] = trainer->record[network].held;
         facts->clip_norm[network] = trainer->topology.network[network].clip_norm;
-        fill_scale(facts, network, &player->scaler, &player->record);
+        fill_scale(facts, network, &trainer->scaler[network], &trainer->record[network]);
     }
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
         fill_scale(facts, SCALE_D_FAKE, &trainer->topology.fake, &trainer->fake_record);
@@ -172,7 +171,8 @@ static void add_losses(struct report *report)
     struct tick *tick = &report->tick;
     for (int turn = 0; turn < trainer->config.n_dis; turn++) {
         struct step_losses losses = train_turn_losses(trainer, turn);
-        const struct loss_sums *real = &losses.real, *fake = &losses.fake;
+        const struct loss_sums *real = &losses.of[PASS_D_REAL],
+                               *fake = &losses.of[PASS_D_FAKE];
         int64_t reals = (int64_t)real->count, fakes = (int64_t)fake->count;
         add_loss(report, ROLE_D, real->loss / real->count + fake->loss / fake->count);
         statistic_add_sums(&tick->score_real, reals, real->score, real->score_sq);
@@ -181,7 +181,7 @@ static void add_losses(struct report *report)
         statistic_add_sums(&tick->sign_real, reals, real->sign, real->count);
         statistic_add_sums(&tick->sign_fake, fakes, fake->sign, fake->count);
     }
-    struct loss_sums g = train_losses(trainer).g;
+    struct loss_sums g = train_losses(trainer).of[PASS_G_MAIN];
     add_loss(report, ROLE_G, g.loss / g.count);
 }
 
@@ -277,10 +277,10 @@ static void finish_tick(struct report *report, double now)
                             : (double)NAN;
     tick->cpu_mem_gb = peak_memory_gb();
     for (int network = 0; network < ROLES; network++) {
-        const struct player *player = &trainer->player[network];
-        tick->scale[network] = scale_now(&player->scaler, &player->record);
-        tick->skipped[network] = trainer->player[network].record.skipped;
-        tick->held[network] = trainer->player[network].record.held;
+        tick->scale[network] =
+            scale_now(&trainer->scaler[network], &trainer->record[network]);
+        tick->skipped[network] = trainer->record[network].skipped;
+        tick->held[network] = trainer->record[network].held;
     }
 }
 

@@ -66,7 +66,7 @@ void report_say(struct report *report, const char *format, ...)
 /* After every step: history, events for skips, sums of the tick, the bar, the window. */
 void report_step(struct report *report);
 
-/* What was looked at in the step that was just taken (look.h), into layers.jsonl and the heat
+/* What was looked at in the step that was just taken (probe.h), into layers.jsonl and the heat
  * map: a line is one object with "reason" ("grad-stats", "skip D", "skip G"), "scale_g",
  * "scale_d" (the scales that gradients below carry), "step", "kimg", "timestamp",
  * "rollbacks" (output/rollbacks.h) and "layers", a list of one object a tensor:

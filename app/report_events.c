@@ -337,11 +337,10 @@ void event_write(struct report *report, json_t *event)
 void event_write_scales(struct report *report, json_t *event)
 {
     const struct trainer *trainer = report->trainer;
-    const struct player *player = trainer->player;
     json_object_set_new(event, "scale_g",
-                        json_real((double)player[ROLE_G].record.scale_after));
+                        json_real((double)trainer->record[ROLE_G].scale_after));
     json_object_set_new(event, "scale_d",
-                        json_real((double)player[ROLE_D].record.scale_after));
+                        json_real((double)trainer->record[ROLE_D].scale_after));
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
         json_object_set_new(event, "scale_d_fake",
                             json_real((double)trainer->fake_record.scale_after));

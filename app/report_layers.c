@@ -132,13 +132,13 @@ static void add_tensors(const struct report *report, json_t *tensors,
 }
 
 static void add_view(const struct report *report, json_t *tensors,
-                     struct layer_column *column, const struct look_view *view)
+                     struct layer_column *column, const struct probe_view *view)
 {
     for (int pass = 0; pass < GAN_PASSES; pass++)
         if (view->has[pass])
             add_tensors(report, tensors, column, (enum gan_pass)pass,
-                        &report->trainer->look.survey[pass], view->stats[pass],
-                        view->twin[pass]);
+                        &report->trainer->probe.survey[pass], view->stats[pass],
+                        view->reference[pass]);
 }
 
 // Of a step that could not be taken again: what was left at its end.
@@ -154,14 +154,14 @@ static void add_remains(const struct report *report, json_t *tensors,
 
 static void end_line(struct report *report, struct look_line *line)
 {
-    const struct player *player = report->trainer->player;
+    const struct step_record *record = report->trainer->record;
     layers_add(monitor_layers(report->monitor), &line->column);
     json_t *json = json_pack(
         "{s:s, s:o, s:f, s:f, s:I, s:f, s:i, s:I}", "reason", line->reason, "layers",
-        line->tensors, "scale_g", (double)player[ROLE_G].record.scale_used, "scale_d",
-        (double)player[ROLE_D].record.scale_used, "step", (json_int_t)line->column.step,
-        "kimg", line->column.kimg, "rollbacks", report->trainer->progress.rollbacks,
-        "timestamp", (json_int_t)time(NULL));
+        line->tensors, "scale_g", (double)record[ROLE_G].scale_used, "scale_d",
+        (double)record[ROLE_D].scale_used, "step", (json_int_t)line->column.step, "kimg",
+        line->column.kimg, "rollbacks", report->trainer->progress.rollbacks, "timestamp",
+        (json_int_t)time(NULL));
     char *text = json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(json);
     if (text)
@@ -169,7 +169,7 @@ static void end_line(struct report *report, struct look_line *line)
     free(text);
 }
 
-static void write_view(struct report *report, const struct look_view *view,
+static void write_view(struct report *report, const struct probe_view *view,
                        const char *reason, int is_skip)
 {
     struct look_line line;
@@ -188,7 +188,7 @@ static void write_remains(struct report *report, int slot, const char *reason)
 
 json_t *report_layers_of_skip(const struct report *report, int slot)
 {
-    const struct look_view *view = look_at_skip(report->trainer, slot);
+    const struct probe_view *view = probe_of_skip(report->trainer, slot);
     json_t *tensors = json_array();
     if (view)
         add_view(report, tensors, NULL, view);
@@ -208,10 +208,10 @@ static int is_looked_at(const struct survey *survey, const struct net *net, int 
 void report_name_layers(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
-    const struct survey *survey = &trainer->look.survey[PASS_G_MAIN];
+    const struct survey *survey = &trainer->probe.survey[PASS_G_MAIN];
     char name[NET_NAME_MAX + 8];
     for (int network = 0; network < ROLES; network++) {
-        const struct net *net = &trainer->player[network].net;
+        const struct net *net = &trainer->gan.net[network];
         for (int row = 0; row < net->node_count; row++)
             if (is_looked_at(survey, net, row))
                 layers_row(
@@ -223,13 +223,13 @@ void report_name_layers(struct report *report)
 void report_layers(struct report *report)
 {
     const struct trainer *trainer = report->trainer;
-    const struct look_view *view = look_at_step(trainer);
+    const struct probe_view *view = probe_of_step(trainer);
     if (view)
         write_view(report, view, "grad-stats", 0);
     for (int slot = 0; slot < trainer->results.record_count; slot++) {
         int is_g = train_slot_network(trainer, slot) == ROLE_G;
         const char *reason = is_g ? "skip G" : "skip D";
-        const struct look_view *skip = look_at_skip(trainer, slot);
+        const struct probe_view *skip = probe_of_skip(trainer, slot);
         if (!trainer->last.records[slot].was_skipped)
             continue;
         if (skip)

@@ -13,8 +13,7 @@
 // 0 for a scale that does not grow.
 static int64_t interval_of(const struct report *report, int network)
 {
-    const struct grad_scaler_config *config =
-        &report->trainer->player[network].scaler.config;
+    const struct grad_scaler_config *config = &report->trainer->scaler[network].config;
     return config->enabled && !config->is_static ? config->growth_interval : 0;
 }
 

@@ -50,9 +50,8 @@ static void say_data_notes(struct run *run)
 static void say_scales(struct run *run)
 {
     for (int network = 0; network < ROLES; network++)
-        if (run->trainer.player[network].scaler.note[0])
-            report_say(&run->report, "        %s",
-                       run->trainer.player[network].scaler.note);
+        if (run->trainer.scaler[network].note[0])
+            report_say(&run->report, "        %s", run->trainer.scaler[network].note);
 }
 
 /* What lies between the forward and the backward pass of both networks, what --recompute
@@ -65,7 +64,7 @@ static struct activation_bytes activation_bytes(const struct trainer *trainer)
 {
     struct activation_bytes bytes = {0};
     for (int network = 0; network < ROLES; network++) {
-        const struct net *net = &trainer->player[network].net;
+        const struct net *net = &trainer->gan.net[network];
         bytes.kept += net->kept_bytes;
         bytes.unkept += net->unkept_bytes;
         bytes.all += net->activations.bytes;
@@ -101,7 +100,7 @@ static void say_found_scales(struct run *run)
     const struct network_config *own[] = {[ROLE_G] = &config->g, [ROLE_D] = &config->d};
     for (int network = 0; network < ROLES; network++)
         if (!run->is_resumed && own[network]->init_scale == 0.0 &&
-            !run->trainer.player[network].scaler.config.enabled)
+            !run->trainer.scaler[network].config.enabled)
             report_say(&run->report,
                        "scale   %c has no loss scale, so init-scale auto has nothing to "
                        "find",
@@ -232,8 +231,8 @@ enum status run_prepare(struct run *run)
 
 enum status run_write_layer_types(const struct run *run)
 {
-    const struct player *player = run->trainer.player;
-    const struct net *nets[] = {&player[ROLE_G].net, &player[ROLE_D].net};
+    const struct gan *gan = &run->trainer.gan;
+    const struct net *nets[] = {&gan->net[ROLE_G], &gan->net[ROLE_D]};
     char path[1024];
     return layer_types_write(
         run_folder_file(&run->folder, path, sizeof path, "precision.json"), nets, ROLES);
@@ -265,9 +264,9 @@ static double recompute_seconds(struct trainer *trainer)
     double started = now_seconds();
     for (int turn = 0; turn < turns; turn++) {
         for (int i = 0; i < 2 * config_step_batches(config); i++)
-            net_recompute(&trainer->player[ROLE_D].net);
+            net_recompute(&trainer->gan.net[ROLE_D]);
         for (int i = 0; i < config->g.accum; i++)
-            net_recompute(&trainer->player[ROLE_G].net);
+            net_recompute(&trainer->gan.net[ROLE_G]);
     }
     memory->wait(trainer->device);
     return (now_seconds() - started) / turns;
@@ -306,7 +305,7 @@ static void print_dry(struct run *run, double per_kimg)
     struct trainer *trainer = &run->trainer;
     char eta[32];
     for (int network = 0; network < ROLES; network++)
-        summary_print(stdout, &trainer->player[network].net);
+        summary_print(stdout, &trainer->gan.net[network]);
     printf("device: %s\n", trainer->device->description);
     if (run->group)
         printf("ranks: %d, each with %d images of a batch\n", run->config.gpus,

@@ -109,7 +109,7 @@ static enum status scale_by(struct run *run, int network, double factor, const c
 {
     char request[64];
     struct reply reply;
-    const struct grad_scaler *scaler = &run->trainer.player[network].scaler;
+    const struct grad_scaler *scaler = &run->trainer.scaler[network];
     snprintf(request, sizeof request, "%c.scale=%.9g", network == ROLE_G ? 'g' : 'd',
              (double)grad_scaler_read(scaler).scale * factor);
     TRY(change(run, request, key, &reply));

@@ -1,6 +1,6 @@
 /* run_group.c - a run on several GPUs: from one process to many, and what all but the
  * first do. They have no folder, window, keys or signals: they queue the steps that rank
- * 0 orders, so that the sums over all devices (train.c) find their partners. */
+ * 0 orders, so that the sums over all devices (step.c) find their partners. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>

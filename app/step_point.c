@@ -40,12 +40,14 @@ struct history_point step_point(const struct trainer *trainer)
     struct step_losses losses = train_losses(trainer);
     struct history_point point = {.step = trainer->last_place.step,
                                   .kimg = (double)trainer->last_place.images / 1000.0};
-    point.loss[ROLE_G] = (float)(losses.g.loss / losses.g.count);
-    point.loss[ROLE_D] = (float)(losses.real.loss / losses.real.count +
-                                 losses.fake.loss / losses.fake.count);
+    point.loss[ROLE_G] =
+        (float)(losses.of[PASS_G_MAIN].loss / losses.of[PASS_G_MAIN].count);
+    point.loss[ROLE_D] =
+        (float)(losses.of[PASS_D_REAL].loss / losses.of[PASS_D_REAL].count +
+                losses.of[PASS_D_FAKE].loss / losses.of[PASS_D_FAKE].count);
     for (int network = 0; network < ROLES; network++)
-        if (trainer->player[network].scaler.config.enabled)
-            point.scale[network] = trainer->player[network].record.scale_after;
+        if (trainer->scaler[network].config.enabled)
+            point.scale[network] = trainer->record[network].scale_after;
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
         point.scale[SCALE_D_FAKE] = trainer->fake_record.scale_after;
     for (int slot = 0; slot < trainer->results.record_count; slot++)

@@ -75,7 +75,7 @@ static void tell_reason(const struct trainer *trainer, struct storm *storm)
 
 int storm_find_in(const struct trainer *trainer, int network, struct storm *storm)
 {
-    const struct step_record *record = &trainer->player[network].record;
+    const struct step_record *record = &trainer->record[network];
     int at_floor = is_at_floor(trainer, network);
     if (!at_floor && record->skipped_in_a_row < trainer->config.max_skips)
         return 0;

@@ -15,7 +15,7 @@ void train_rehearse(struct trainer *trainer, int turns,
                     void (*check)(struct trainer *trainer, int network, void *context),
                     void *context);
 
-/* D's pass over what lies in feed.real now, looked at and no part of the run (look.h). No step
+/* D's pass over what lies in feed.real now, looked at and no part of the run (probe.h). No step
  * may be on its way; gradients are written over. */
 void train_real_again(struct trainer *trainer);
 
@@ -33,7 +33,7 @@ enum status train_collect_all(struct trainer *trainer);
 /* Of the last collected step: the two losses of its D step `turn`, or of the last one, and
  * G's; each over all batches of the optimizer step. */
 struct step_losses {
-    struct loss_sums real, fake, g;
+    struct loss_sums of[GAN_PASSES];
 };
 struct step_losses train_turn_losses(const struct trainer *trainer, int turn);
 struct step_losses train_losses(const struct trainer *trainer);

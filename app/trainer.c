@@ -20,7 +20,7 @@ enum dtype precision_dtype(int precision)
 
 enum dtype trainer_dtype(const struct config *config, int network)
 {
-    const struct network_config *own = network == ROLE_G ? &config->g : &config->d;
+    const struct network_config *own = &config->network[network];
     return precision_dtype(config_precision(config, own));
 }
 
@@ -83,31 +83,52 @@ int trainer_wants_scaler(const struct config *config, int network)
     return config->scaler != SCALER_OFF;
 }
 
-int trainer_net_options(const struct config *config, int network)
-{
-    return (network == ROLE_D ? NET_INPUT_GRAD : 0) |
-           (config->recompute ? NET_RECOMPUTE : 0);
-}
-
-static enum status create_player(struct trainer *trainer, int network)
+struct gan_config trainer_gan_config(const struct trainer *trainer)
 {
     const struct config *config = &trainer->config;
-    const struct network_config *own = network == ROLE_G ? &config->g : &config->d;
-    struct player *player = &trainer->player[network];
+    int options = config->recompute ? NET_RECOMPUTE : 0;
+    return (struct gan_config){
+        .sizes = trainer_dcgan_config(config, config->channels),
+        .dtype = {[ROLE_G] = trainer_dtype(config, ROLE_G),
+                  [ROLE_D] = trainer_dtype(config, ROLE_D)},
+        .options = {[ROLE_G] = options, [ROLE_D] = options | NET_INPUT_GRAD},
+        .batch = trainer_rows(trainer),
+        .has_synced_norm = config->sync_bn && trainer->device->world > 1};
+}
+
+struct gan_batch trainer_batch(const struct trainer *trainer)
+{
+    return (struct gan_batch){.real = &trainer->feed.real,
+                              .latents = &trainer->feed.latents};
+}
+
+struct pass_loss trainer_pass_loss(struct trainer *trainer, enum gan_pass pass)
+{
+    int batches = pass_batches(&trainer->config, pass);
+    return (struct pass_loss){.target = pass_target(&trainer->config, pass),
+                              .weight = 1.0f / (float)(trainer->device->world * batches),
+                              .scale = topology_scale(&trainer->topology, pass)};
+}
+
+// Initial weights, and what trains them.
+static enum status create_training(struct trainer *trainer, int role)
+{
+    const struct config *config = &trainer->config;
+    const struct network_config *own = &config->network[role];
+    struct net *net = &trainer->gan.net[role];
     struct adam_config adam = {.lr = (float)own->lr,
                                .beta1 = (float)own->beta1,
                                .beta2 = (float)own->beta2,
                                .eps = (float)own->eps};
     struct grad_scaler_config scaler = config_scaler(config, own);
-    scaler.enabled = trainer_wants_scaler(config, network);
+    scaler.enabled = trainer_wants_scaler(config, role);
     // Without a minimum, PyTorch's rule ends at a scale of 0, and 1/scale before it: here it
     // ends at the smallest scale that can be divided by.
     if (scaler.min_scale == 0.0)
         scaler.min_scale = (double)FLT_MIN;
-    TRY(net_plan(&player->net, trainer_net_options(config, network)));
-    net_initialise(&player->net, (uint64_t)config->seed, (uint64_t)network);
-    TRY(adam_create(&player->adam, &player->net, &adam));
-    return grad_scaler_create(&player->scaler, trainer->device, role_name(network),
+    net_initialise(net, (uint64_t)config->seed, (uint64_t)role);
+    TRY(adam_create(&trainer->adam[role], net, &adam));
+    return grad_scaler_create(&trainer->scaler[role], trainer->device, role_name(role),
                               &scaler);
 }
 
@@ -122,70 +143,38 @@ static enum status create_topology(struct trainer *trainer)
     else if (config->scaler == SCALER_PER_LOSS)
         kind = TOPOLOGY_PER_LOSS;
     struct scaled network[ROLES];
-    for (int i = 0; i < ROLES; i++) {
-        struct player *player = &trainer->player[i];
-        const struct network_config *own = i == ROLE_G ? &config->g : &config->d;
-        network[i] = (struct scaled){.scaler = &player->scaler,
-                                     .adam = &player->adam,
-                                     .clip_norm = (float)own->clip_norm};
-    }
+    for (int role = 0; role < ROLES; role++)
+        network[role] =
+            (struct scaled){.scaler = &trainer->scaler[role],
+                            .adam = &trainer->adam[role],
+                            .clip_norm = (float)config->network[role].clip_norm};
     return topology_create(&trainer->topology, kind, (enum skip_rule)config->skip,
                            network);
-}
-
-// Where the two networks agree on types, G's output is D's input and D's input gradient is
-// G's output gradient: the same memory, nothing is copied. Where they do not, both are cast.
-const struct tensor *trainer_fakes_grad(const struct trainer *trainer)
-{
-    const struct net *g = &trainer->player[ROLE_G].net;
-    const struct net *d = &trainer->player[ROLE_D].net;
-    return precision_agrees(&g->output_grad, &d->input_grad) ? &d->input_grad
-                                                             : &g->output_grad;
-}
-
-static enum status create_meeting(struct trainer *trainer)
-{
-    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
-    if (precision_agrees(net_output(g), &d->input))
-        return STATUS_OK;
-    trainer->fakes = d->input;
-    arena_begin(&trainer->meeting, trainer->device, "fakes as D reads them");
-    arena_reserve(&trainer->meeting, &trainer->fakes.data, tensor_bytes(&trainer->fakes));
-    return arena_commit(&trainer->meeting);
 }
 
 static enum status create_networks(struct trainer *trainer)
 {
     const struct config *config = &trainer->config;
-    struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
-    struct net *g = &trainer->player[ROLE_G].net, *d = &trainer->player[ROLE_D].net;
-    TRY(dcgan_generator(g, trainer->device, &sizes, trainer_dtype(config, ROLE_G),
-                        trainer_rows(trainer)));
-    TRY(dcgan_discriminator(d, trainer->device, &sizes, trainer_dtype(config, ROLE_D),
-                            trainer_rows(trainer)));
-    const struct net *both[] = {g, d};
-    TRY(precision_check_patterns(config->fp32_layers, both, ROLES));
-    for (int network = 0; network < ROLES; network++)
-        TRY(create_player(trainer, network));
+    struct gan_config gan = trainer_gan_config(trainer);
+    struct net *g = &trainer->gan.net[ROLE_G];
+    TRY(gan_create(&trainer->gan, trainer->device, &gan));
+    for (int role = 0; role < ROLES; role++)
+        TRY(create_training(trainer, role));
     TRY(create_topology(trainer));
-    g->has_synced_norm = d->has_synced_norm =
-        config->sync_bn && trainer->device->world > 1;
-    TRY(create_meeting(trainer));
     TRY(ema_create(&trainer->ema, g, config->ema_kimg, config->ema_rampup));
     ema_reset(&trainer->ema);
-    ema_attach(&trainer->ema, &trainer->player[ROLE_G].adam);
+    ema_attach(&trainer->ema, &trainer->adam[ROLE_G]);
     struct queue_ops queue = trainer->device->ops->queue;
     TRY(queue.open_lane(trainer->device, &trainer->sample_lane));
-    return sampler_create(&trainer->sampler, trainer->sample_lane, &sizes,
-                          trainer_dtype(config, ROLE_G),
-                          config->grid_columns * config->grid_rows);
+    return sampler_create(&trainer->sampler, trainer->sample_lane, &gan.sizes,
+                          gan.dtype[ROLE_G], config->grid_columns * config->grid_rows);
 }
 
 static enum status create_feed(struct trainer *trainer)
 {
     struct feed *feed = &trainer->feed;
-    struct net *g = &trainer->player[ROLE_G].net;
-    const struct net *d = &trainer->player[ROLE_D].net;
+    struct net *g = &trainer->gan.net[ROLE_G];
+    const struct net *d = &trainer->gan.net[ROLE_D];
     TRY(feed_create(feed, trainer->device, &d->input, &g->input,
                     config_step_batches(&trainer->config)));
     feed->seed = trainer_stream_seed(trainer);
@@ -199,10 +188,10 @@ static enum status create_surveys(struct trainer *trainer)
     for (int network = 0; network < ROLES; network++) {
         struct survey *survey = &trainer->survey[network];
         survey_begin(survey, trainer->device);
-        survey_add_activations(survey, &trainer->player[ROLE_G].net);
-        survey_add_activations(survey, &trainer->player[ROLE_D].net);
-        survey_add_gradients(survey, &trainer->player[network].net,
-                             trainer->player[network].net.grads);
+        survey_add_activations(survey, &trainer->gan.net[ROLE_G]);
+        survey_add_activations(survey, &trainer->gan.net[ROLE_D]);
+        survey_add_gradients(survey, &trainer->gan.net[network],
+                             trainer->gan.net[network].grads);
         TRY(survey_commit(survey));
     }
     return STATUS_OK;
@@ -213,7 +202,8 @@ static enum status create_results(struct trainer *trainer)
     int g = trainer->survey[ROLE_G].count, d = trainer->survey[ROLE_D].count;
     const struct config *config = &trainer->config;
     struct results_size size = {
-        .sums = 2 * config_step_batches(config) + config->g.accum,
+        .sums = pass_count(ROLE_D) * config_step_batches(config) +
+                pass_count(ROLE_G) * config->g.accum,
         .records = config->n_dis + 1,
         .fakes = trainer->topology.kind == TOPOLOGY_PER_LOSS ? config->n_dis : 0,
         .stats = g > d ? g : d};
@@ -260,7 +250,7 @@ static enum status build(struct trainer *trainer)
     TRY(create_feed(trainer));
     TRY(create_surveys(trainer));
     TRY(create_results(trainer));
-    return look_create(trainer);
+    return probe_create(trainer);
 }
 
 enum status trainer_create_rank(struct trainer *trainer, const struct config *config,
@@ -309,8 +299,8 @@ static void forget_order(struct trainer *trainer)
     struct queue_ops queue = trainer->device->ops->queue;
     if (trainer->repeat)
         queue.forget(trainer->device, &trainer->repeat);
-    if (trainer->look.repeat)
-        queue.forget(trainer->device, &trainer->look.repeat);
+    if (trainer->probe.repeat)
+        queue.forget(trainer->device, &trainer->probe.repeat);
     batch_close(trainer->feed.batches);
     trainer->feed.batches = NULL;
 }
@@ -341,7 +331,7 @@ static void take_down(struct trainer *trainer)
         device->ops->memory.wait(device);
     if (trainer->repeat)
         device->ops->queue.forget(device, &trainer->repeat);
-    look_release(&trainer->look);
+    probe_release(&trainer->probe);
     batch_close(trainer->feed.batches);
     results_release(&trainer->results);
     feed_release(&trainer->feed);
@@ -350,15 +340,12 @@ static void take_down(struct trainer *trainer)
         device->ops->queue.close_lane(device, trainer->sample_lane);
     ema_release(&trainer->ema);
     topology_release(&trainer->topology);
-    for (int network = 0; network < ROLES; network++) {
-        struct player *player = &trainer->player[network];
-        survey_release(&trainer->survey[network]);
-        grad_scaler_release(&player->scaler);
-        adam_release(&player->adam);
-        net_release(&player->net);
+    for (int role = 0; role < ROLES; role++) {
+        survey_release(&trainer->survey[role]);
+        grad_scaler_release(&trainer->scaler[role]);
+        adam_release(&trainer->adam[role]);
     }
-    if (trainer->meeting.device)
-        arena_release(&trainer->meeting);
+    gan_release(&trainer->gan);
     if (trainer->arena.device)
         arena_release(&trainer->arena);
 }

@@ -1,5 +1,5 @@
 /* trainer.h - everything one run holds between two steps.
- * Flow:  config -> [trainer_create] -> train.c steps it -> checkpoint.c saves it.
+ * Flow:  config -> [trainer_create] -> step.c trains it -> checkpoint.c saves it.
  * Owns:  device, data, both networks with optimizer and scaler, the average, the sampler,
  *        what goes into a step (feed) and what comes out of it (results).
  *
@@ -11,7 +11,7 @@
 #include "app/config.h"
 #include "app/feed.h"
 #include "app/inject.h"
-#include "app/look.h"
+#include "app/probe.h"
 #include "app/output/history.h"
 #include "app/results.h"
 #include "nets/adam.h"
@@ -21,14 +21,6 @@
 #include "nets/survey.h"
 #include "scaler/grad_scaler.h"
 #include "scaler/topology.h"
-
-/* One network with what belongs to it alone. */
-struct player {
-    struct net net;
-    struct adam adam;
-    struct grad_scaler scaler;
-    struct step_record record; // of its last optimizer step that was collected
-};
 
 /* Where a run is. All of it is saved. */
 struct progress {
@@ -44,22 +36,24 @@ struct trainer {
     struct config config;
     struct device *device;
     struct dataset *dataset;
-    int borrows_dataset;            // trainer_create_with_data()
-    struct player player[ROLES];    // [ROLE_G], [ROLE_D]
-    struct topology topology;       // of their scalers
-    struct step_record fake_record; // like player.record, of topology.fake
+    int borrows_dataset; // trainer_create_with_data()
+    struct gan gan;
+    struct adam adam[ROLES];
+    struct grad_scaler scaler[ROLES];
+    struct step_record record[ROLES]; // of the last optimizer steps that were collected
+    struct topology topology;         // of their scalers
+    struct step_record fake_record;   // the same of topology.fake
     struct ema ema;
     struct device *sample_lane; // samples are drawn beside the training
     struct sampler sampler;
     struct feed feed;
-    struct tensor fakes; // G's output in D's type, where they differ; data NULL otherwise
     struct progress progress; // of the last step that was queued
 
     struct repeat *repeat;       // the recorded step
     struct survey survey[ROLES]; // where to look when that network skips
-    struct look look;            // at all tensors, where that is asked for
+    struct probe probe;          // statistics of all tensors, where that is asked for
     struct planted planted;      // what --inject adds
-    struct arena arena, meeting; // of planted and small things; of fakes
+    struct arena arena;          // of planted and small things
 
     struct results results;
     struct results_view last; // of the last step that was collected
@@ -74,6 +68,13 @@ enum dtype precision_dtype(int precision);
 enum dtype trainer_dtype(const struct config *config, int network);
 /* True where the network's gradients pass through f16. G's come through D. */
 int trainer_gradients_are_half(const struct config *config, int network);
+/* What both networks are made from. */
+struct gan_config trainer_gan_config(const struct trainer *trainer);
+
+/* What a pass reads, and its loss. */
+struct gan_batch trainer_batch(const struct trainer *trainer);
+struct pass_loss trainer_pass_loss(struct trainer *trainer, enum gan_pass pass);
+
 /* The network sizes and f32 layers that a config asks for, which it has to outlive;
  * `channels` is the data set's. */
 struct dcgan_config trainer_dcgan_config(const struct config *config, int channels);
@@ -127,12 +128,6 @@ double trainer_epoch(const struct trainer *trainer);
 
 /* True where a network has a loss scale. */
 int trainer_wants_scaler(const struct config *config, int network);
-
-/* What net_plan() of a network, or of its f32 twin, makes room for. */
-int trainer_net_options(const struct config *config, int network);
-
-/* Where the gradient of G's output lies: as D has made it, or cast to G's type. */
-const struct tensor *trainer_fakes_grad(const struct trainer *trainer);
 
 /* Images of a batch that this device takes. */
 int trainer_rows(const struct trainer *trainer);

@@ -60,24 +60,39 @@ void topology_release(struct topology *topology)
 
 /* ---- what a loss carries --------------------------------------------------------- */
 
-int topology_has_own_grads(const struct topology *topology, enum gan_pass loss)
+static const int scaler_of[TOPOLOGIES][GAN_PASSES] = {
+    [TOPOLOGY_PER_NETWORK] = {ROLE_D, ROLE_D, ROLE_G},
+    [TOPOLOGY_SHARED] = {ROLE_D, ROLE_D, ROLE_G}, // with one scale
+    [TOPOLOGY_SHARED_PER_STEP] = {ROLE_D, ROLE_D, ROLE_G},
+    [TOPOLOGY_PER_LOSS] = {ROLE_D, SCALER_D_FAKE, ROLE_G},
+};
+
+int topology_has_own_grads(const struct topology *topology, enum gan_pass pass)
 {
-    return topology->kind == TOPOLOGY_PER_LOSS && loss == PASS_D_FAKE;
+    return scaler_of[topology->kind][pass] == SCALER_D_FAKE;
 }
 
-struct scaler_state *topology_scale(struct topology *topology, enum gan_pass loss)
+int topology_begins(const struct topology *topology, enum gan_pass pass)
 {
-    if (topology_has_own_grads(topology, loss))
-        return grad_scaler_scale(&topology->fake);
-    return grad_scaler_scale(
-        topology->network[loss == PASS_G_MAIN ? ROLE_G : ROLE_D].scaler);
+    const int *scaler = scaler_of[topology->kind];
+    for (int before = 0; before < (int)pass; before++)
+        if (scaler[before] == scaler[pass])
+            return 0;
+    return 1;
 }
 
-float *topology_grads(const struct topology *topology, enum gan_pass loss)
+struct scaler_state *topology_scale(struct topology *topology, enum gan_pass pass)
 {
-    if (topology_has_own_grads(topology, loss))
-        return topology->fake_grads;
-    return topology->network[loss == PASS_G_MAIN ? ROLE_G : ROLE_D].adam->net->grads;
+    int scaler = scaler_of[topology->kind][pass];
+    return grad_scaler_scale(scaler == SCALER_D_FAKE ? &topology->fake
+                                                     : topology->network[scaler].scaler);
+}
+
+float *topology_grads(const struct topology *topology, enum gan_pass pass)
+{
+    int scaler = scaler_of[topology->kind][pass];
+    return scaler == SCALER_D_FAKE ? topology->fake_grads
+                                   : topology->network[scaler].adam->net->grads;
 }
 
 /* ---- steps ----------------------------------------------------------------------- */

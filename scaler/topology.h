@@ -5,11 +5,12 @@
  * Owns:  where D's two losses have a scaler each: that of its loss on fakes, and a block for
  *        that loss's gradients.  Borrows: both networks' scalers and optimizers.
  *
- *                     scales  the rule is applied            known from
- *   PER_NETWORK       2       to each, after its own step    two GradScalers
- *   SHARED            1       once, after both steps         PyTorch's documentation
- *   SHARED_PER_STEP   1       after each step                one GradScaler, update() twice
- *   PER_LOSS          3       to each of D's losses and G's  apex amp, num_losses=3
+ *                     scaler of        the rule is applied            known from
+ *                     d_real d_fake g
+ *   PER_NETWORK       d      d      g  to each, after its own step    two GradScalers
+ *   SHARED            one              once, after both steps         PyTorch's documentation
+ *   SHARED_PER_STEP   one              after each step                GradScaler, update() twice
+ *   PER_LOSS          d      d_fake g  to each of D's losses and G's  apex amp, num_losses=3
  *
  * In all of them a network skips only by its own gradients, unless skip is SKIP_BOTH: then
  * an overflow of D holds back G's step of the same iteration, and one of G the next step of
@@ -32,8 +33,12 @@ enum topology_kind {
     TOPOLOGY_PER_NETWORK,
     TOPOLOGY_SHARED, // D and G step in turn, once each
     TOPOLOGY_SHARED_PER_STEP,
-    TOPOLOGY_PER_LOSS
+    TOPOLOGY_PER_LOSS,
+    TOPOLOGIES
 };
+
+/* Which scaler a pass belongs to: that of a role, or topology.fake. */
+enum { SCALER_D_FAKE = ROLES };
 
 enum skip_rule { SKIP_OWN, SKIP_BOTH };
 
@@ -62,13 +67,18 @@ enum status topology_create(struct topology *topology, enum topology_kind kind,
                             enum skip_rule skip, const struct scaled network[ROLES]);
 void topology_release(struct topology *topology);
 
-/* The state that a loss multiplies its seed by. */
-struct scaler_state *topology_scale(struct topology *topology, enum gan_pass loss);
+/* The state that a pass multiplies its loss's seed by. */
+struct scaler_state *topology_scale(struct topology *topology, enum gan_pass pass);
 
-/* Where that loss's weight gradients go: its network's block, or for D's loss on fakes in
- * PER_LOSS a block of its own, which has_own_grads tells. */
-float *topology_grads(const struct topology *topology, enum gan_pass loss);
-int topology_has_own_grads(const struct topology *topology, enum gan_pass loss);
+/* Where the weight gradients of a pass go: its network's block, or where the pass has a scaler
+ * of its own a block of its own. */
+float *topology_grads(const struct topology *topology, enum gan_pass pass);
+
+/* True for a pass whose gradients carry topology.fake's scale. */
+int topology_has_own_grads(const struct topology *topology, enum gan_pass pass);
+
+/* True for the first pass of a step whose gradients go where this one's do. */
+int topology_begins(const struct topology *topology, enum gan_pass pass);
 
 /* Once the gradients of all losses are there, summed over the ranks: checks, clips, steps
  * or skips. Until topology_update() the network's state tells what was found. */

@@ -129,7 +129,7 @@ static void step(struct trainer *trainer)
 // The largest difference of two networks' gradients, as a share of the largest gradient.
 static double difference(const struct trainer *a, const struct trainer *b, int network)
 {
-    const struct net *x = &a->player[network].net, *y = &b->player[network].net;
+    const struct net *x = &a->gan.net[network], *y = &b->gan.net[network];
     double largest = 0.0, apart = 0.0;
     for (size_t i = 0; i < x->param_elements; i++) {
         largest = fmax(largest, fabs((double)x->grads[i]));
@@ -162,9 +162,9 @@ static void test_batches_of_a_step_are_one_large_batch(void **state)
             assert_true(apart < 5e-6);
         }
         struct step_losses a = train_losses(&parts), b = train_losses(&whole);
-        assert_same_loss(&a.real, &b.real);
-        assert_same_loss(&a.fake, &b.fake);
-        assert_same_loss(&a.g, &b.g);
+        assert_same_loss(&a.of[PASS_D_REAL], &b.of[PASS_D_REAL]);
+        assert_same_loss(&a.of[PASS_D_FAKE], &b.of[PASS_D_FAKE]);
+        assert_same_loss(&a.of[PASS_G_MAIN], &b.of[PASS_G_MAIN]);
         assert_int_equal(parts.progress.images, whole.progress.images);
         trainer_release(&parts);
         trainer_release(&whole);
@@ -242,7 +242,7 @@ static void test_an_inf_in_any_batch_spoils_the_whole_step(void **state)
         watched.spoilt_loss = loss;
         step(&trainer);
         for (int network = 0; network < ROLES; network++) {
-            const struct step_record *record = &trainer.player[network].record;
+            const struct step_record *record = &trainer.record[network];
             int is_spoilt = loss >= 0 && (network == ROLE_G) == (loss >= 4);
             assert_int_equal(record->updates, 1);
             assert_int_equal(record->skipped, is_spoilt);

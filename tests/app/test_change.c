@@ -64,14 +64,13 @@ static void test_a_change_reaches_the_device_the_config_and_the_next_step(void *
                         "until it grows: 1");
     assert_true(changes.of[1].scale_before == 1024.0f);
     assert_true(changes.of[1].scale_after == 64.0f);
-    assert_true(trainer.config.g.lr == 0.5 &&
-                trainer.player[ROLE_G].adam.config.lr == 0.5f);
+    assert_true(trainer.config.g.lr == 0.5 && trainer.adam[ROLE_G].config.lr == 0.5f);
     assert_int_equal(trainer.config.d.growth_interval, 2);
-    assert_true(trainer.player[ROLE_D].record.scale_after == 64.0f);
+    assert_true(trainer.record[ROLE_D].scale_after == 64.0f);
     step(&trainer);
-    const struct step_record *d = &trainer.player[ROLE_D].record;
+    const struct step_record *d = &trainer.record[ROLE_D];
     assert_true(d->scale_used == 64.0f && d->scale_after == 128.0f);
-    assert_true(trainer.player[ROLE_G].record.scale_after == 1024.0f);
+    assert_true(trainer.record[ROLE_G].scale_after == 1024.0f);
     trainer_release(&trainer);
 }
 
@@ -125,7 +124,7 @@ static void test_a_learning_rate_moves_the_weights_of_the_next_step(void **state
     open_trainer(&fast, SCALER_PER_NETWORK);
     step(&slow);
     step(&fast);
-    const struct net *a = &slow.player[ROLE_D].net, *b = &fast.player[ROLE_D].net;
+    const struct net *a = &slow.gan.net[ROLE_D], *b = &fast.gan.net[ROLE_D];
     size_t bytes = a->param_elements * sizeof(float);
     assert_memory_equal(a->params, b->params, bytes);
     change(&fast, "d.lr=0.01", &changes);
@@ -170,8 +169,7 @@ static void test_one_scale_for_both_gets_every_change_in_both_networks(void **st
         change(&trainer, "g.scale=32\ng.growth_interval=700\nd.lr=0.001", &changes);
         assert_int_equal(changes.count, 5);
         for (int network = 0; network < ROLES; network++) {
-            struct scaler_state scaler =
-                grad_scaler_read(&trainer.player[network].scaler);
+            struct scaler_state scaler = grad_scaler_read(&trainer.scaler[network]);
             assert_true(scaler.scale == 32.0f);
             assert_int_equal(scaler.growth_interval, 700);
         }
@@ -180,7 +178,7 @@ static void test_one_scale_for_both_gets_every_change_in_both_networks(void **st
         refuse(&trainer, "g.growth_interval=5\nd.growth_interval=6",
                "one scale between them");
         step(&trainer);
-        assert_true(trainer.player[ROLE_D].record.scale_used == 32.0f);
+        assert_true(trainer.record[ROLE_D].scale_used == 32.0f);
         trainer_release(&trainer);
     }
 }
@@ -194,7 +192,7 @@ static void test_both_of_ds_losses_get_its_scale(void **state)
     step(&trainer);
     change(&trainer, "d.scale=16\nd.growth_factor=4\nd.growth_interval=1", &changes);
     step(&trainer);
-    assert_true(trainer.player[ROLE_D].record.scale_after == 64.0f);
+    assert_true(trainer.record[ROLE_D].scale_after == 64.0f);
     assert_true(trainer.fake_record.scale_after == 64.0f);
     trainer_release(&trainer);
 }
@@ -238,7 +236,7 @@ static void test_without_scaling_only_the_optimizer_can_be_changed(void **state)
     change(&trainer, "g.clip_norm=0.5", &changes);
     assert_true(trainer.topology.network[ROLE_G].clip_norm == 0.5f);
     step(&trainer);
-    assert_true(trainer.player[ROLE_G].record.grad_norm > 0.0f);
+    assert_true(trainer.record[ROLE_G].grad_norm > 0.0f);
     trainer_release(&trainer);
 }
 
@@ -255,9 +253,9 @@ static void test_a_network_without_a_scale_beside_one_with_it_keeps_none(void **
     refuse(&trainer, "d.scale=64", "no loss scaling");
     change(&trainer, "g.scale=64\nd.lr=0.5", &changes);
     assert_int_equal(changes.count, 2);
-    assert_int_equal(trainer.player[ROLE_D].scaler.config.enabled, 0);
+    assert_int_equal(trainer.scaler[ROLE_D].config.enabled, 0);
     step(&trainer);
-    assert_true(trainer.player[ROLE_G].record.scale_used == 64.0f);
+    assert_true(trainer.record[ROLE_G].scale_used == 64.0f);
     trainer_release(&trainer);
 }
 

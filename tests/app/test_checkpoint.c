@@ -133,12 +133,13 @@ static void add_scaler(struct numbers *numbers, const char *where,
 static void add_blocks(struct numbers *numbers, struct trainer *trainer)
 {
     for (int network = 0; network < ROLES; network++) {
-        struct player *player = &trainer->player[network];
+        struct net *net = &trainer->gan.net[network];
+        struct adam *adam = &trainer->adam[network];
         const char *where = network == ROLE_G ? "G's" : "D's";
-        add(numbers, where, "weights", player->net.params, IS_F32);
-        add(numbers, where, "running statistics", player->net.buffers, IS_F32);
-        add(numbers, where, "Adam's m", player->adam.m, IS_F32);
-        add(numbers, where, "Adam's v", player->adam.v, IS_F32);
+        add(numbers, where, "weights", net->params, IS_F32);
+        add(numbers, where, "running statistics", net->buffers, IS_F32);
+        add(numbers, where, "Adam's m", adam->m, IS_F32);
+        add(numbers, where, "Adam's v", adam->v, IS_F32);
     }
     add(numbers, "G's", "average", trainer->ema.average, IS_F32);
 }
@@ -149,8 +150,8 @@ static struct numbers *numbers_of(struct trainer *trainer)
     assert_non_null(numbers);
     add_tensors(numbers, trainer);
     add_blocks(numbers, trainer);
-    add_scaler(numbers, "G's scaler", trainer->player[ROLE_G].scaler.state);
-    add_scaler(numbers, "D's scaler", trainer->player[ROLE_D].scaler.state);
+    add_scaler(numbers, "G's scaler", trainer->scaler[ROLE_G].state);
+    add_scaler(numbers, "D's scaler", trainer->scaler[ROLE_D].state);
     add_scaler(numbers, "D's scaler of fakes", trainer->topology.fake.state);
     // Where latents, flips and the order of images stand; which order it is.
     add(numbers, "progress", "step", &trainer->progress.step, IS_I64);
@@ -228,7 +229,7 @@ static void test_every_number_of_the_state_is_saved_and_loaded(void **state)
     assert_true(digest_of_trainer(&loaded) == digest);
     // What the next forward pass reads: the half copy of the loaded weights.
     for (int network = 0; network < ROLES; network++) {
-        const struct net *net = &loaded.player[network].net;
+        const struct net *net = &loaded.gan.net[network];
         for (size_t i = 0; i < net->param_elements; i++)
             assert_true(element_load(net->half, net->dtype, i) ==
                         round_to_dtype(net->params[i], net->dtype));
@@ -272,13 +273,13 @@ static void test_scales_and_counts_can_be_shown_before_a_step_is_taken(void **st
     (void)digest_of_trainer(&saved);
     open_trainer(&loaded);
     for (int network = 0; network < ROLES; network++)
-        loaded.player[network].record = (struct step_record){0};
+        loaded.record[network] = (struct step_record){0};
     loaded.fake_record = (struct step_record){0};
     load(&loaded);
     for (int network = 0; network < ROLES; network++)
-        same_counts(&loaded.player[network].record, &saved.player[network].record);
+        same_counts(&loaded.record[network], &saved.record[network]);
     same_counts(&loaded.fake_record, &saved.fake_record);
-    assert_true(saved.player[ROLE_G].record.updates == 1);
+    assert_true(saved.record[ROLE_G].updates == 1);
     trainer_release(&saved);
     trainer_release(&loaded);
 }

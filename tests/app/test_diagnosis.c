@@ -210,7 +210,7 @@ static void step(struct trainer *trainer)
 
 static int same_bytes(const struct trainer *a, const struct trainer *b, int network)
 {
-    const struct net *x = &a->player[network].net, *y = &b->player[network].net;
+    const struct net *x = &a->gan.net[network], *y = &b->gan.net[network];
     return memcmp(x->params, y->params, x->param_elements * sizeof(float)) == 0 &&
            memcmp(x->buffers, y->buffers, x->buffer_elements * sizeof(float)) == 0;
 }
@@ -226,13 +226,13 @@ static void test_taking_a_step_again_leaves_weights_and_statistics_alone(void **
         step(&plain);
         assert_int_equal(again.last.records[0].was_skipped,
                          plain.last.records[0].was_skipped);
-        assert_int_equal(look_at_skip(&again, 0) != NULL,
+        assert_int_equal(probe_of_skip(&again, 0) != NULL,
                          again.last.records[0].was_skipped);
-        assert_null(look_at_skip(&plain, 0));
+        assert_null(probe_of_skip(&plain, 0));
     }
     for (int network = 0; network < ROLES; network++) {
-        assert_true(again.player[network].record.skipped > 5);
-        assert_true(again.player[network].record.adam_t > 0);
+        assert_true(again.record[network].skipped > 5);
+        assert_true(again.record[network].adam_t > 0);
         assert_true(same_bytes(&again, &plain, network));
     }
     trainer_release(&again);
@@ -242,10 +242,10 @@ static void test_taking_a_step_again_leaves_weights_and_statistics_alone(void **
 // True when one of D's two passes has its first inf or NaN where `told` has.
 static int is_first_of_a_pass(const struct trainer *trainer, const struct diagnosis *told)
 {
-    const struct look_view *view = look_at_skip(trainer, 0);
+    const struct probe_view *view = probe_of_skip(trainer, 0);
     for (int pass = PASS_D_REAL; pass <= PASS_D_FAKE; pass++) {
         struct nonfinite_place place;
-        if (survey_first_nonfinite(&trainer->look.survey[pass], view->stats[pass],
+        if (survey_first_nonfinite(&trainer->probe.survey[pass], view->stats[pass],
                                    &place) &&
             strcmp(place.layer, told->place.layer) == 0 && place.kind == told->facts.kind)
             return 1;
@@ -286,7 +286,7 @@ static void test_a_device_that_runs_ahead_names_the_same_place(void **state)
 // D.conv3's outputs are far beyond 65504, and its batch norm brings them back to 1.
 static void make_conv3_huge(struct trainer *trainer)
 {
-    struct net *d = &trainer->player[ROLE_D].net;
+    struct net *d = &trainer->gan.net[ROLE_D];
     int param = 0;
     while (strcmp(d->param[param].name, "conv3.weight") != 0)
         param += 1;
@@ -352,7 +352,7 @@ static void test_no_layer_is_named_where_all_are_f32_already(void **state)
     struct trainer trainer;
     struct diagnosis diagnosis;
     open_trainer_with(&trainer, 64, 64, 0, "*");
-    trainer.player[ROLE_D].net.params[0] = INFINITY;
+    trainer.gan.net[ROLE_D].params[0] = INFINITY;
     step(&trainer);
     assert_int_equal(trainer.last.records[0].was_skipped, 1);
     diagnose(&trainer, 0, &diagnosis);
@@ -408,7 +408,7 @@ static void test_a_pass_that_alone_overflows_is_told_from_the_other(void **state
     struct diagnosis diagnosis;
     open_trainer(&trainer, 64, 0x1p22, 0);
     // Real logits far below 0 have a gradient of 1/16 each, fakes' far below have none.
-    struct net *d = &trainer.player[ROLE_D].net;
+    struct net *d = &trainer.gan.net[ROLE_D];
     const struct param *head = &d->param[d->param_count - 1];
     for (size_t i = 0; i < tensor_elements(&head->shape); i++)
         d->params[head->offset + i] = -0.5f;

@@ -128,9 +128,8 @@ static void test_each_scaler_begins_the_margin_below_its_own(void **state)
     config.init_margin = 3;
     open_trainer(&trainer, &config);
     find(&trainer, &found);
-    const struct grad_scaler *scalers[] = {&trainer.player[ROLE_G].scaler,
-                                           &trainer.player[ROLE_D].scaler,
-                                           &trainer.topology.fake};
+    const struct grad_scaler *scalers[] = {
+        &trainer.scaler[ROLE_G], &trainer.scaler[ROLE_D], &trainer.topology.fake};
     for (int i = 0; i < 3; i++)
         assert_true(scale_now(scalers[i]) == ldexpf(1.0f, found.of[i].exponent - 3) &&
                     found.of[i].start == scale_now(scalers[i]));
@@ -152,7 +151,7 @@ static void test_one_scale_for_both_begins_with_the_smaller(void **state)
     int g = found.of[0].exponent, d = found.of[1].exponent, least = g < d ? g : d;
     assert_int_not_equal(g, d);
     for (int network = 0; network < ROLES; network++)
-        assert_true(scale_now(&trainer.player[network].scaler) ==
+        assert_true(scale_now(&trainer.scaler[network]) ==
                     ldexpf(1.0f, least - config.init_margin));
     assert_non_null(strstr(trainer.found_scales, "the smaller of both networks'"));
     trainer_release(&trainer);
@@ -167,10 +166,10 @@ static void test_limits_of_the_scale_hold(void **state)
     config.g.max_scale = 100.0;
     config.d.min_scale = 1e6;
     open_trainer(&trainer, &config);
-    assert_true(scale_now(&trainer.player[ROLE_G].scaler) == 100.0f);
+    assert_true(scale_now(&trainer.scaler[ROLE_G]) == 100.0f);
     find(&trainer, &found);
-    assert_true(scale_now(&trainer.player[ROLE_G].scaler) == 100.0f);
-    assert_true(scale_now(&trainer.player[ROLE_D].scaler) == 1e6f);
+    assert_true(scale_now(&trainer.scaler[ROLE_G]) == 100.0f);
+    assert_true(scale_now(&trainer.scaler[ROLE_D]) == 1e6f);
     assert_non_null(strstr(trainer.found_scales, "begins at 100, its maximum"));
     assert_non_null(strstr(trainer.found_scales, "begins at 1e+06, its minimum"));
     trainer_release(&trainer);
@@ -186,16 +185,15 @@ static void assert_same_block(const float *a, const float *b, size_t count)
 static void assert_same_run(const struct trainer *a, const struct trainer *b)
 {
     for (int network = 0; network < ROLES; network++) {
-        const struct player *x = &a->player[network], *y = &b->player[network];
-        assert_same_block(x->net.params, y->net.params, x->net.param_elements);
-        assert_same_block(x->net.buffers, y->net.buffers, x->net.buffer_elements);
-        assert_same_block(x->adam.m, y->adam.m, x->net.param_elements);
-        struct scaler_state s = grad_scaler_read(&x->scaler),
-                            t = grad_scaler_read(&y->scaler);
+        const struct net *x = &a->gan.net[network], *y = &b->gan.net[network];
+        assert_same_block(x->params, y->params, x->param_elements);
+        assert_same_block(x->buffers, y->buffers, x->buffer_elements);
+        assert_same_block(a->adam[network].m, b->adam[network].m, x->param_elements);
+        struct scaler_state s = grad_scaler_read(&a->scaler[network]),
+                            t = grad_scaler_read(&b->scaler[network]);
         assert_memory_equal(&s, &t, sizeof s);
     }
-    assert_same_block(a->ema.average, b->ema.average,
-                      a->player[ROLE_G].net.param_elements);
+    assert_same_block(a->ema.average, b->ema.average, a->gan.net[ROLE_G].param_elements);
     assert_int_equal(*a->feed.draw, *b->feed.draw);
     assert_memory_equal(&a->progress, &b->progress, sizeof a->progress);
 }
@@ -215,8 +213,8 @@ static void test_nothing_stays_but_the_scale(void **state)
         config.mirror = 1;
         open_trainer(&searched, &config);
         find(&searched, &found);
-        config.g.init_scale = (double)scale_now(&searched.player[ROLE_G].scaler);
-        config.d.init_scale = (double)scale_now(&searched.player[ROLE_D].scaler);
+        config.g.init_scale = (double)scale_now(&searched.scaler[ROLE_G]);
+        config.d.init_scale = (double)scale_now(&searched.scaler[ROLE_D]);
         open_trainer(&plain, &config);
         assert_same_run(&searched, &plain);
         for (int n = 0; n < 4; n++) {
@@ -268,7 +266,7 @@ static void test_a_scale_that_was_given_is_left_alone(void **state)
     find(&trainer, &found);
     assert_int_equal(found.count, 1);
     assert_int_equal(found.of[0].network, ROLE_G);
-    assert_true(scale_now(&trainer.player[ROLE_D].scaler) == 48.0f);
+    assert_true(scale_now(&trainer.scaler[ROLE_D]) == 48.0f);
     trainer_release(&trainer);
 }
 
@@ -298,7 +296,7 @@ static void test_a_wide_type_begins_with_the_usual_scale_or_has_none(void **stat
 
 static void fill_weights(struct trainer *trainer, float value)
 {
-    struct net *d = &trainer->player[ROLE_D].net;
+    struct net *d = &trainer->gan.net[ROLE_D];
     for (size_t i = 0; i < d->param_elements; i++)
         d->params[i] = value; // the CPU's memory is the host's
     net_params_changed(d);
@@ -356,7 +354,7 @@ static int64_t skips_in(const struct config *config, int steps, int64_t skips[2]
     for (int i = 0; i < steps; i++)
         step(&trainer);
     for (int network = 0; network < ROLES; network++)
-        skips[network] = trainer.player[network].record.skipped;
+        skips[network] = trainer.record[network].skipped;
     trainer_release(&trainer);
     return skips[ROLE_G] + skips[ROLE_D];
 }

@@ -77,7 +77,7 @@ static void step(struct live *live)
 
 static int is_quiet(const struct live *live)
 {
-    const struct step_record *record = &live->trainer.player[ROLE_D].record;
+    const struct step_record *record = &live->trainer.record[ROLE_D];
     return record->scale_after <= live->report.watch.of[ROLE_D].good &&
            live->report.quiet_steps[ROLE_D] >= INTERVAL / OUTLIER_QUIET;
 }
@@ -101,7 +101,7 @@ static size_t plant_fake(struct live *live, int row)
     uint8_t *pixels;
     batch_indices(dataset, trainer_stream_seed(trainer),
                   (uint64_t)trainer->progress.images, 16, index);
-    struct tensor fake = *net_output(&trainer->player[ROLE_G].net);
+    struct tensor fake = *net_output(&trainer->gan.net[ROLE_G]);
     float *image = malloc(values * sizeof *image);
     fake.shape.n = fake.n_stored = 1;
     struct tensor copy = fake;
@@ -168,7 +168,7 @@ static void test_the_search_for_an_outlier_changes_nothing(void **state)
     struct diagnosis diagnosis;
     open_live(&live);
     struct trainer *trainer = &live.trainer;
-    const struct net *d = &trainer->player[ROLE_D].net;
+    const struct net *d = &trainer->gan.net[ROLE_D];
     size_t real_bytes = tensor_bytes(&trainer->feed.real);
     settle(&live);
     plant_fake(&live, 3);
@@ -181,9 +181,9 @@ static void test_the_search_for_an_outlier_changes_nothing(void **state)
     memcpy(params, d->params, d->param_elements * sizeof *params);
     memcpy(buffers, d->buffers, d->buffer_elements * sizeof *buffers);
     memcpy(real, trainer->feed.real.data, real_bytes);
-    struct scaler_state scale = grad_scaler_read(&trainer->player[ROLE_D].scaler);
+    struct scaler_state scale = grad_scaler_read(&trainer->scaler[ROLE_D]);
     assert_int_equal(outlier_find(trainer, &diagnosis), 3);
-    struct scaler_state after = grad_scaler_read(&trainer->player[ROLE_D].scaler);
+    struct scaler_state after = grad_scaler_read(&trainer->scaler[ROLE_D]);
     assert_memory_equal(params, d->params, d->param_elements * sizeof *params);
     assert_memory_equal(buffers, d->buffers, d->buffer_elements * sizeof *buffers);
     assert_memory_equal(real, trainer->feed.real.data, real_bytes);

@@ -438,7 +438,7 @@ static void test_a_forward_pass_out_of_range_says_that_no_scale_can_help(void **
     (void)state;
     struct live live;
     open_live(&live);
-    struct net *d = &live.trainer.player[ROLE_D].net;
+    struct net *d = &live.trainer.gan.net[ROLE_D];
     for (int i = 0; i < d->param_count; i++)
         for (size_t k = 0; strcmp(d->param[i].name, "conv2.weight") == 0 &&
                            k < tensor_elements(&d->param[i].shape);
@@ -569,7 +569,7 @@ static void test_steps_on_their_way_stay_when_a_layer_is_moved_to_f32(void **sta
     json_decref(moves);
     assert_int_equal(run->trainer.progress.step, 20);
     assert_int_equal(history_count(monitor_history(run->monitor)), 20);
-    assert_int_equal(run->trainer.player[ROLE_G].record.updates, 20);
+    assert_int_equal(run->trainer.record[ROLE_G].updates, 20);
     report_close(&run->report);
     monitor_destroy(run->monitor);
     run_folder_close(&run->folder);

@@ -111,10 +111,9 @@ struct held {
 
 static struct held held_by(const struct trainer *trainer, int network)
 {
-    const struct player *player = &trainer->player[network];
-    const struct scaler_state *scale = player->scaler.state;
-    const struct adam_config *adam = &player->adam.config;
-    const struct net *net = &player->net;
+    const struct scaler_state *scale = trainer->scaler[network].state;
+    const struct adam_config *adam = &trainer->adam[network].config;
+    const struct net *net = &trainer->gan.net[network];
     // The largest map is what G's last convolution reads and D's first one makes.
     const struct node *conv = &net->node[0];
     for (int i = 0; network == ROLE_G && i < net->node_count; i++)
@@ -256,13 +255,13 @@ static void test_both_networks_have_the_precision_of_the_run(void **state)
     struct trainer trainer;
     create_with(&trainer, "precision", "fp32");
     for (int network = 0; network < ROLES; network++) {
-        assert_int_equal(trainer.player[network].net.dtype, DTYPE_F32);
-        assert_int_equal(trainer.player[network].scaler.state->enabled, 0);
+        assert_int_equal(trainer.gan.net[network].dtype, DTYPE_F32);
+        assert_int_equal(trainer.scaler[network].state->enabled, 0);
     }
     trainer_release(&trainer);
     create_with(&trainer, "fp32_layers", "d.conv1");
-    assert_int_equal(trainer.player[ROLE_D].net.node[0].dtype, DTYPE_F32);
-    assert_int_equal(trainer.player[ROLE_G].net.node[0].dtype, DTYPE_F16);
+    assert_int_equal(trainer.gan.net[ROLE_D].node[0].dtype, DTYPE_F32);
+    assert_int_equal(trainer.gan.net[ROLE_G].node[0].dtype, DTYPE_F16);
     trainer_release(&trainer);
 }
 
@@ -272,11 +271,11 @@ static void test_a_network_that_recomputes_plans_to(void **state)
     struct trainer trainer;
     create_with(&trainer, "recompute", "1");
     for (int network = 0; network < ROLES; network++)
-        assert_true(trainer.player[network].net.options & NET_RECOMPUTE);
+        assert_true(trainer.gan.net[network].options & NET_RECOMPUTE);
     trainer_release(&trainer);
     create_with(&trainer, "recompute", "0");
     for (int network = 0; network < ROLES; network++)
-        assert_false(trainer.player[network].net.options & NET_RECOMPUTE);
+        assert_false(trainer.gan.net[network].options & NET_RECOMPUTE);
     trainer_release(&trainer);
 }
 
@@ -302,7 +301,7 @@ static void test_scaler_and_skip_choose_the_topology(void **state)
         assert_int_equal(trainer.topology.kind, cases[i].kind);
         assert_int_equal(trainer.topology.skip, SKIP_OWN);
         for (int network = 0; network < ROLES; network++) {
-            const struct scaler_state *scale = trainer.player[network].scaler.state;
+            const struct scaler_state *scale = trainer.scaler[network].state;
             assert_int_equal(scale->enabled, cases[i].is_enabled);
             assert_int_equal(scale->is_static, cases[i].is_static);
         }
@@ -328,9 +327,9 @@ static void test_the_sizes_of_a_step_are_as_they_are_set(void **state)
     set(&config, "g_accum", "4");
     set(&config, "grid", "3x5");
     create(&trainer, &config);
-    assert_int_equal(trainer.player[ROLE_D].net.input.shape.n, 6);
-    assert_int_equal(trainer.player[ROLE_G].net.input.shape.n, 6);
-    assert_int_equal(trainer.player[ROLE_G].net.input.shape.c, 24);
+    assert_int_equal(trainer.gan.net[ROLE_D].input.shape.n, 6);
+    assert_int_equal(trainer.gan.net[ROLE_G].input.shape.n, 6);
+    assert_int_equal(trainer.gan.net[ROLE_G].input.shape.c, 24);
     assert_int_equal(trainer.results.record_count, 4); // three of D, one of G
     assert_int_equal(trainer.feed.turns, 6);           // batches that a step takes
     assert_int_equal(trainer.results.sums_count, 2 * 6 + 4);
@@ -345,7 +344,7 @@ static void test_a_seed_chooses_weights_latents_and_order(void **state)
     create_with(&one, "seed", "1");
     create_with(&other, "seed", "2");
     for (int network = 0; network < ROLES; network++) {
-        const struct net *a = &one.player[network].net, *b = &other.player[network].net;
+        const struct net *a = &one.gan.net[network], *b = &other.gan.net[network];
         assert_memory_not_equal(a->params, b->params, 64 * sizeof(float));
     }
     assert_int_equal(one.feed.seed, 1);

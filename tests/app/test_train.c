@@ -46,7 +46,7 @@ static size_t block_bytes(const struct net *net)
 static int same_block(const struct trainer *a, const struct trainer *b, int network,
                       int is_grads)
 {
-    const struct net *x = &a->player[network].net, *y = &b->player[network].net;
+    const struct net *x = &a->gan.net[network], *y = &b->gan.net[network];
     return memcmp(is_grads ? x->grads : x->params, is_grads ? y->grads : y->params,
                   block_bytes(x)) == 0;
 }
@@ -76,7 +76,7 @@ test_the_generators_step_leaves_the_discriminators_gradients_alone(void **state)
 static void spoil_gradients(struct trainer *trainer)
 {
     for (int network = 0; network < ROLES; network++) {
-        const struct net *net = &trainer->player[network].net;
+        const struct net *net = &trainer->gan.net[network];
         for (int p = 0; p < net->param_count; p++)
             for (size_t i = 0; i < tensor_elements(&net->param[p].shape); i++)
                 net->grads[net->param[p].offset + i] = i % 2 ? 3.0f : NAN;
@@ -96,7 +96,7 @@ static void test_no_gradient_of_an_earlier_step_reaches_a_later_one(void **state
     }
     for (int network = 0; network < ROLES; network++) {
         assert_true(same_block(&clean, &spoilt, network, 0));
-        assert_int_equal(spoilt.player[network].record.skipped, 0);
+        assert_int_equal(spoilt.record[network].skipped, 0);
     }
     trainer_release(&clean);
     trainer_release(&spoilt);
@@ -108,7 +108,7 @@ static void test_samples_leave_the_networks_and_their_statistics_alone(void **st
     struct trainer trainer;
     open_trainer(&trainer, 1024.0, 1024.0);
     step(&trainer);
-    const struct net *g = &trainer.player[ROLE_G].net;
+    const struct net *g = &trainer.gan.net[ROLE_G];
     size_t bytes = g->buffer_elements * sizeof(float);
     float *buffers = malloc(bytes), *params = malloc(block_bytes(g));
     assert_non_null(buffers);
@@ -161,7 +161,7 @@ static void test_a_scale_per_loss_makes_the_same_gradients(void **state)
     open_scaled(&three, SCALER_PER_LOSS, 1024.0, 1024.0);
     step(&two);
     step(&three);
-    const struct net *a = &two.player[ROLE_D].net, *b = &three.player[ROLE_D].net;
+    const struct net *a = &two.gan.net[ROLE_D], *b = &three.gan.net[ROLE_D];
     assert_int_equal(three.fake_record.updates, 2);
     assert_int_equal(three.fake_record.growth_tracker, 2);
     for (size_t i = 0; i < a->param_elements; i++) // those of three are unscaled
@@ -187,8 +187,7 @@ static void test_networks_that_cannot_be_built_anew_stay_what_they_are(void **st
     step(&plain);
     for (int network = 0; network < ROLES; network++) {
         assert_true(same_block(&tried, &plain, network, 0));
-        assert_int_equal(tried.player[network].record.updates,
-                         plain.player[network].record.updates);
+        assert_int_equal(tried.record[network].updates, plain.record[network].updates);
     }
     trainer_release(&tried);
     trainer_release(&plain);
@@ -204,11 +203,11 @@ static void test_networks_that_are_built_anew_have_the_new_types(void **state)
     snprintf(trainer.config.fp32_layers, sizeof trainer.config.fp32_layers, "d.conv1");
     assert_int_equal(trainer_rebuild(&trainer), STATUS_OK);
     assert_ptr_equal(trainer.dataset, dataset);
-    assert_int_equal(trainer.player[ROLE_D].net.node[0].dtype, DTYPE_F32);
-    assert_int_equal(trainer.player[ROLE_D].net.node[1].dtype, DTYPE_F16);
+    assert_int_equal(trainer.gan.net[ROLE_D].node[0].dtype, DTYPE_F32);
+    assert_int_equal(trainer.gan.net[ROLE_D].node[1].dtype, DTYPE_F16);
     assert_int_equal(trainer_start_data(&trainer), STATUS_OK);
     step(&trainer);
-    assert_int_equal(trainer.player[ROLE_D].record.updates, 2); // of a first step
+    assert_int_equal(trainer.record[ROLE_D].updates, 2); // of a first step
     trainer_release(&trainer);
 }
 
@@ -221,7 +220,7 @@ static void open_config(struct trainer *trainer, const struct config *config)
 // Binary cross entropy on the logits that D gave last.
 static double loss_of_last_logits(struct trainer *trainer, double target)
 {
-    const struct tensor *logits = net_output(&trainer->player[ROLE_D].net);
+    const struct tensor *logits = net_output(&trainer->gan.net[ROLE_D]);
     double sum = 0.0;
     for (int i = 0; i < logits->shape.n; i++) {
         double x = (double)((const float *)logits->data)[i * logits->c_stored];
@@ -237,7 +236,7 @@ static void test_a_step_moves_the_average_of_gs_weights(void **state)
     struct config config = small_config();
     config.ema_rampup = 0.0; // else the first step's average is nearly a copy
     open_config(&trainer, &config);
-    const struct net *g = &trainer.player[ROLE_G].net;
+    const struct net *g = &trainer.gan.net[ROLE_G];
     assert_memory_equal(trainer.ema.average, g->params, block_bytes(g));
     float *before = malloc(block_bytes(g));
     assert_non_null(before);
@@ -261,11 +260,13 @@ static void test_only_the_target_of_real_images_is_smoothed(void **state)
     step(&smooth);
     struct step_losses a = train_losses(&hard), b = train_losses(&smooth);
     // The loss is linear in the target: -x for each unit of it.
-    assert_true(a.real.score == b.real.score && fabs(a.real.score) > 1e-3);
-    assert_true(fabs(b.real.loss - a.real.loss - 0.25 * a.real.score) < 1e-5);
-    assert_true(a.fake.loss == b.fake.loss);
+    assert_true(a.of[PASS_D_REAL].score == b.of[PASS_D_REAL].score &&
+                fabs(a.of[PASS_D_REAL].score) > 1e-3);
+    assert_true(fabs(b.of[PASS_D_REAL].loss - a.of[PASS_D_REAL].loss -
+                     0.25 * a.of[PASS_D_REAL].score) < 1e-5);
+    assert_true(a.of[PASS_D_FAKE].loss == b.of[PASS_D_FAKE].loss);
     assert_false(same_block(&hard, &smooth, ROLE_D, 1));
-    assert_true(fabs(b.g.loss - loss_of_last_logits(&smooth, 1.0)) < 1e-4);
+    assert_true(fabs(b.of[PASS_G_MAIN].loss - loss_of_last_logits(&smooth, 1.0)) < 1e-4);
     trainer_release(&hard);
     trainer_release(&smooth);
 }
@@ -288,9 +289,11 @@ static void test_the_losses_of_a_step_are_of_every_image_of_each_kind(void **sta
             real += sums[2 * part].loss;
             fake += sums[2 * part + 1].loss;
         }
-        assert_true(losses.real.count == 48.0 && losses.fake.count == 48.0);
-        assert_true(losses.g.count == 32.0);
-        assert_true(losses.real.loss == real && losses.fake.loss == fake);
+        assert_true(losses.of[PASS_D_REAL].count == 48.0 &&
+                    losses.of[PASS_D_FAKE].count == 48.0);
+        assert_true(losses.of[PASS_G_MAIN].count == 32.0);
+        assert_true(losses.of[PASS_D_REAL].loss == real &&
+                    losses.of[PASS_D_FAKE].loss == fake);
         assert_true(real > 0.0 && fake > 0.0 && real != fake);
     }
     trainer_release(&trainer);

@@ -106,7 +106,7 @@ static enum status keep_up(struct trainer *trainer, struct report *report, int r
         for (int k = 0; k < ROLES; k++) {
             enum role network = networks[k];
             topology_step(&trainer->topology, network);
-            survey_look(&trainer->survey[network], trainer->player[network].scaler.state,
+            survey_look(&trainer->survey[network], trainer->scaler[network].state,
                         trainer->results.here.stats + k * trainer->results.stats_count);
             topology_update(&trainer->topology, network);
         }

@@ -182,7 +182,7 @@ static size_t draw(struct measured *run, size_t below)
 
 static void plant_nan_weight(struct measured *run)
 {
-    struct net *net = &run->trainer.player[draw(run, ROLES)].net;
+    struct net *net = &run->trainer.gan.net[draw(run, ROLES)];
     int i = (int)draw(run, (size_t)net->param_count);
     struct tensor weights = net_param_tensor(net, i, net->params);
     ((float *)weights.data)[draw(run, (size_t)weights.shape.c)] = NAN;
@@ -192,7 +192,7 @@ static void plant_nan_weight(struct measured *run)
 // A convolution's outputs are far beyond 65504; none of its weights is.
 static void plant_large_weights(struct measured *run)
 {
-    struct net *net = &run->trainer.player[draw(run, ROLES)].net;
+    struct net *net = &run->trainer.gan.net[draw(run, ROLES)];
     int i;
     do
         i = (int)draw(run, (size_t)net->param_count);
@@ -212,12 +212,12 @@ static int plant_image(struct measured *run)
     size_t pixels = (size_t)dataset->resolution * (size_t)dataset->resolution;
     size_t channels = (size_t)dataset->channels;
     if (run->quiet < INTERVAL / 2 ||
-        (double)trainer->player[ROLE_D].record.scale_after > run->good)
+        (double)trainer->record[ROLE_D].scale_after > run->good)
         return 0;
     batch_indices(dataset, trainer_stream_seed(trainer),
                   (uint64_t)trainer->progress.images, (size_t)trainer->config.batch,
                   index);
-    struct tensor fake = *net_output(&trainer->player[ROLE_G].net), copy = fake;
+    struct tensor fake = *net_output(&trainer->gan.net[ROLE_G]), copy = fake;
     copy.dtype = DTYPE_F32;
     copy.data = malloc(tensor_elements(&copy) * sizeof(float) * 2 + 4096);
     CHECK(copy.data && fake.c_stored == (int)channels);

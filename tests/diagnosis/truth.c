@@ -28,7 +28,7 @@ void truth_open(struct truth *truth, const struct config *config)
     must(trainer_create(&truth->single, &other));
     for (int network = 0; network < ROLES; network++) {
         truth->params[network] =
-            malloc(truth->half.player[network].net.param_elements * sizeof(float));
+            malloc(truth->half.gan.net[network].param_elements * sizeof(float));
         CHECK(truth->params[network]);
     }
 }
@@ -44,7 +44,7 @@ void truth_close(struct truth *truth)
 void truth_remember(struct truth *truth, const struct trainer *trainer)
 {
     for (int network = 0; network < ROLES; network++) {
-        const struct net *net = &trainer->player[network].net;
+        const struct net *net = &trainer->gan.net[network];
         memcpy(truth->params[network], net->params, net->param_elements * sizeof(float));
     }
 }
@@ -66,7 +66,7 @@ static int all_finite(const float *values, size_t count)
 static void look_at_grads(struct trainer *trainer, int network, void *context)
 {
     struct seen *seen = context;
-    const struct net *net = &trainer->player[network].net;
+    const struct net *net = &trainer->gan.net[network];
     if (network == seen->network)
         seen->has_finite_grads = all_finite(net->grads, net->param_elements);
 }
@@ -77,11 +77,11 @@ static void set_up(const struct truth *truth, const struct trainer *trainer,
                    struct trainer *other, int network)
 {
     for (int i = 0; i < ROLES; i++) {
-        const struct net *net = &trainer->player[i].net;
+        const struct net *net = &trainer->gan.net[i];
         int is_now = network == ROLE_G;
-        memcpy(other->player[i].net.params, is_now ? net->params : truth->params[i],
+        memcpy(other->gan.net[i].params, is_now ? net->params : truth->params[i],
                net->param_elements * sizeof(float));
-        net_params_changed(&other->player[i].net);
+        net_params_changed(&other->gan.net[i]);
     }
     other->progress = trainer->progress;
     other->progress.images -= config_step_images(&trainer->config);
@@ -101,7 +101,7 @@ static int is_good_at(struct trainer *other, const struct trainer *trainer, int 
     uint64_t draw = *trainer->feed.draw - 1;
     memcpy(other->feed.draw, &draw, sizeof draw);
     for (int i = 0; i < ROLES; i++) {
-        struct scaler_state *state = other->player[i].scaler.state;
+        struct scaler_state *state = other->scaler[i].state;
         state->scale = (float)scale;
     }
     train_rehearse(other, other->config.n_dis, look_at_grads, &seen);
@@ -153,7 +153,7 @@ static int has_outlier(const struct truth *truth, const struct trainer *trainer,
 static int has_bad_weight(const struct trainer *other)
 {
     for (int i = 0; i < ROLES; i++)
-        if (!all_finite(other->player[i].net.params, other->player[i].net.param_elements))
+        if (!all_finite(other->gan.net[i].params, other->gan.net[i].param_elements))
             return 1;
     return 0;
 }

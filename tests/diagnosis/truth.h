@@ -2,7 +2,7 @@
  * Flow:  a trainer after a skip -> [truth_of] -> measure.c compares it with what was said.
  * Owns:  an fp16 and an f32 trainer of the same settings.
  *
- * Nothing of diagnosis.h, look.h or outlier.h is used: weights, images and latents of the
+ * Nothing of diagnosis.h, probe.h or outlier.h is used: weights, images and latents of the
  * skipped step are put into the other trainers, its passes run there at other scales, in f32,
  * and with single images replaced, and gradients and logits are looked at on the host. */
 #ifndef TESTS_DIAGNOSIS_TRUTH_H
