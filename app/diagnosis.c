@@ -40,7 +40,7 @@ static int find_in_view(const struct trainer *trainer, int slot,
                         struct diagnosis *diagnosis)
 {
     const struct probe_view *view = probe_of_skip(trainer, slot);
-    int is_bad[GAN_PASSES] = {0}, first = -1;
+    int is_bad[GAN_PASSES] = {0}, first = PASS_NONE;
     diagnosis->facts.was_repeated = view != NULL;
     diagnosis->facts.overflows_at_one = view && view->overflows_at_one;
     for (int pass = GAN_PASSES - 1; view && pass >= 0; pass--) {
@@ -53,7 +53,7 @@ static int find_in_view(const struct trainer *trainer, int slot,
         first = pass;
         diagnosis->place = place;
     }
-    if (first < 0)
+    if (first == PASS_NONE)
         return 0;
     diagnosis->facts.is_repeatable = 1;
     take_stats(trainer, diagnosis, &trainer->probe.survey[first],

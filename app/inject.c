@@ -53,7 +53,7 @@ void inject_reserve(struct trainer *trainer)
 {
     struct planted *planted = &trainer->planted;
     arena_reserve(&trainer->arena, (void **)&planted->values,
-                  ROLES * PLANTED_PLACES * sizeof *planted->values);
+                  ROLES * (int)PLANTED_PLACES * sizeof *planted->values);
     for (int network = 0; network < ROLES; network++) {
         struct tensor *pixel = &planted->pixel[network];
         *pixel = *net_output(&trainer->gan.net[network]);

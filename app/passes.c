@@ -38,7 +38,7 @@ enum gan_pass pass_first(enum role role)
     int pass = 0;
     while (pass_rows[pass].trains != role)
         pass++;
-    return (enum gan_pass)pass;
+    return pass;
 }
 
 int pass_batches(const struct config *config, enum gan_pass pass)

@@ -74,8 +74,8 @@ static enum status create_reference(struct trainer *trainer)
     arena_reserve(&probe->arena, &probe->latents.data, tensor_bytes(&probe->latents));
     struct gan_batch batch = reference_batch(probe);
     for (int pass = 0; pass < GAN_PASSES; pass++) {
-        TRY(list_pass(&probe->reference_survey[pass], gan, &batch, (enum gan_pass)pass,
-                      reference_grads(probe, (enum gan_pass)pass)));
+        TRY(list_pass(&probe->reference_survey[pass], gan, &batch, pass,
+                      reference_grads(probe, pass)));
         CHECK(probe->reference_survey[pass].count == probe->survey[pass].count);
         reserve_stats(probe, probe->reference_stats, pass);
     }
@@ -162,8 +162,8 @@ enum status probe_create(struct trainer *trainer)
     arena_reserve(&probe->arena, (void **)&probe->d_buffers,
                   trainer->gan.net[ROLE_D].buffer_elements * sizeof(float));
     for (int pass = 0; pass < GAN_PASSES; pass++) {
-        TRY(list_pass(&probe->survey[pass], &trainer->gan, &batch, (enum gan_pass)pass,
-                      topology_grads(&trainer->topology, (enum gan_pass)pass)));
+        TRY(list_pass(&probe->survey[pass], &trainer->gan, &batch, pass,
+                      topology_grads(&trainer->topology, pass)));
         reserve_stats(probe, probe->stats, pass);
     }
     if (wants_reference(trainer))
@@ -229,7 +229,7 @@ void probe_backward(struct trainer *trainer, enum gan_pass pass, int accumulates
     }
 }
 
-// The statistics of the passes that train `role`, or with ROLES of all.
+// The statistics of the passes that train `role`, or with ROLE_NONE of all.
 static void fetch(struct probe *probe, struct probe_view *view, int role, int64_t step)
 {
     const struct memory_ops *memory = &probe->device->ops->memory;
@@ -237,7 +237,7 @@ static void fetch(struct probe *probe, struct probe_view *view, int role, int64_
     memset(view->has, 0, sizeof view->has);
     view->was_tried_at_one = view->overflows_at_one = 0;
     for (int pass = 0; pass < GAN_PASSES; pass++) {
-        if (role != ROLES && (int)pass_rows[pass].trains != role)
+        if (role != ROLE_NONE && pass_rows[pass].trains != role)
             continue;
         size_t bytes = (size_t)probe->survey[pass].count * sizeof *probe->view_stats;
         memory->download(probe->device, view->stats[pass], probe->stats[pass], bytes);
@@ -259,7 +259,7 @@ void probe_keep(struct trainer *trainer)
 {
     struct probe *probe = &trainer->probe;
     int64_t step = trainer->progress.step;
-    fetch(probe, view_of(probe, step, -1), ROLES, step);
+    fetch(probe, view_of(probe, step, -1), ROLE_NONE, step);
 }
 
 /* ---- taking a step again --------------------------------------------------------- */
@@ -312,18 +312,17 @@ int probe_begin_at_one(struct trainer *trainer, int network,
     const struct memory_ops *memory = &trainer->device->ops->memory;
     for (int pass = 0; pass < GAN_PASSES; pass++)
         memory->download(trainer->device, &kept->state[pass],
-                         topology_scale(&trainer->topology, (enum gan_pass)pass),
+                         topology_scale(&trainer->topology, pass),
                          sizeof kept->state[pass]);
-    const struct scaler_state *first = &kept->state[pass_first((enum role)network)];
+    const struct scaler_state *first = &kept->state[pass_first(network)];
     if (!first->enabled || first->skipped_in_a_row == 0)
         return 0;
     probe_begin_trial(trainer);
     for (int pass = 0; pass < GAN_PASSES; pass++) {
         struct scaler_state state = kept->state[pass];
         state.scale = 1.0f;
-        if (pass_rows[pass].trains == (enum role)network)
-            memory->upload(trainer->device,
-                           topology_scale(&trainer->topology, (enum gan_pass)pass),
+        if (pass_rows[pass].trains == network)
+            memory->upload(trainer->device, topology_scale(&trainer->topology, pass),
                            &state, sizeof state);
     }
     return 1;
@@ -339,10 +338,9 @@ void probe_end_at_one(struct trainer *trainer, int network, int slot,
     probe_end_trial(trainer);
     view->was_tried_at_one = 1;
     for (int pass = 0; pass < GAN_PASSES; pass++) {
-        if (pass_rows[pass].trains != (enum role)network)
+        if (pass_rows[pass].trains != network)
             continue;
-        memory->upload(probe->device,
-                       topology_scale(&trainer->topology, (enum gan_pass)pass),
+        memory->upload(probe->device, topology_scale(&trainer->topology, pass),
                        &kept->state[pass], sizeof kept->state[pass]);
         memory->download(probe->device, probe->trial_stats, probe->stats[pass],
                          (size_t)probe->survey[pass].count * sizeof *probe->trial_stats);

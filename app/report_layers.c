@@ -136,7 +136,7 @@ static void add_view(const struct report *report, json_t *tensors,
 {
     for (int pass = 0; pass < GAN_PASSES; pass++)
         if (view->has[pass])
-            add_tensors(report, tensors, column, (enum gan_pass)pass,
+            add_tensors(report, tensors, column, pass,
                         &report->trainer->probe.survey[pass], view->stats[pass],
                         view->reference[pass]);
 }

@@ -57,7 +57,7 @@ static void run_passes(struct trainer *trainer, enum role role, int is_first,
             make_fakes(trainer);
             has_fakes = 1;
         }
-        run_pass(trainer, (enum gan_pass)pass, is_first, sums++);
+        run_pass(trainer, pass, is_first, sums++);
     }
 }
 
@@ -97,11 +97,9 @@ static void sum_gradients(struct trainer *trainer, enum role role)
 {
     size_t elements = trainer->gan.net[role].param_elements;
     for (int pass = 0; pass < GAN_PASSES; pass++)
-        if (pass_rows[pass].trains == role &&
-            topology_begins(&trainer->topology, (enum gan_pass)pass))
+        if (pass_rows[pass].trains == role && topology_begins(&trainer->topology, pass))
             trainer->device->ops->group.sum_f32(
-                trainer->device, topology_grads(&trainer->topology, (enum gan_pass)pass),
-                elements);
+                trainer->device, topology_grads(&trainer->topology, pass), elements);
 }
 
 // `slot` is the place of this optimizer step among the step's records.

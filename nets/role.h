@@ -8,10 +8,10 @@
 #ifndef NETS_ROLE_H
 #define NETS_ROLE_H
 
-enum role { ROLE_G, ROLE_D, ROLES };
+enum role { ROLE_NONE = -1, ROLE_G, ROLE_D, ROLES };
 
 /* Forward through a loss and backward from it, in the order of a step. */
-enum gan_pass { PASS_D_REAL, PASS_D_FAKE, PASS_G_MAIN, GAN_PASSES };
+enum gan_pass { PASS_NONE = -1, PASS_D_REAL, PASS_D_FAKE, PASS_G_MAIN, GAN_PASSES };
 
 /* "g" and "d": in names of layers, parameters, settings and files. */
 static inline const char *role_name(int role)

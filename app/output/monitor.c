@@ -1,8 +1,7 @@
 /* monitor.c - one mutex between the training thread and the screen.
  *
  * Facts and tiles are copied under the mutex, a few kilobytes each way. Requests are an
- * atomic word besides, so that a signal handler may ask too; a wait looks again every
- * WAIT_MS for what a handler, which cannot wake it, has asked. */
+ * atomic word, which is written under it and read without. */
 #include "app/output/monitor.h"
 
 #include <pthread.h>
@@ -127,7 +126,8 @@ int monitor_take_requests(struct monitor *monitor)
     return atomic_fetch_and(&monitor->requests, REQUEST_PAUSE);
 }
 
-// Until something is asked for, or WAIT_MS have passed; the mutex is held.
+// Until something is asked for, or WAIT_MS have passed: what else the worker looks for, it
+// looks for then. The mutex is held.
 static void wait_a_moment(struct monitor *monitor)
 {
     struct timespec until;
@@ -142,7 +142,7 @@ void monitor_wait_while_paused(struct monitor *monitor)
 {
     pthread_mutex_lock(&monitor->mutex);
     while (atomic_load(&monitor->requests) == REQUEST_PAUSE && !monitor->is_finished)
-        wait_a_moment(monitor);
+        pthread_cond_wait(&monitor->asked, &monitor->mutex);
     pthread_mutex_unlock(&monitor->mutex);
 }
 
@@ -163,17 +163,11 @@ void monitor_finish(struct monitor *monitor)
     pthread_mutex_unlock(&monitor->mutex);
 }
 
-void monitor_request_in_handler(struct monitor *monitor, int bits)
-{
-    atomic_fetch_or(&monitor->requests, bits & ~REQUEST_PAUSE);
-    if (bits & REQUEST_PAUSE)
-        atomic_fetch_xor(&monitor->requests, REQUEST_PAUSE);
-}
-
 void monitor_request(struct monitor *monitor, int bits)
 {
     pthread_mutex_lock(&monitor->mutex);
-    monitor_request_in_handler(monitor, bits);
+    monitor->requests |= bits & ~REQUEST_PAUSE;
+    monitor->requests ^= bits & REQUEST_PAUSE;
     pthread_cond_broadcast(&monitor->asked);
     pthread_mutex_unlock(&monitor->mutex);
 }

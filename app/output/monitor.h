@@ -47,8 +47,6 @@ void monitor_finish(struct monitor *monitor);
 
 /* Screen: asks for `bits`; PAUSE toggles. */
 void monitor_request(struct monitor *monitor, int bits);
-/* The same from a signal handler: touches one atomic word. */
-void monitor_request_in_handler(struct monitor *monitor, int bits);
 int monitor_is_paused(struct monitor *monitor);
 int monitor_is_finished(struct monitor *monitor);
 /* A number that grows with every publish: redraw when it changed. */

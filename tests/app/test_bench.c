@@ -274,7 +274,7 @@ static void test_ctrl_c_ends_after_the_step_and_tells_what_is_known(void **state
     int code = run_command(text, sizeof text,
                            "'%s' bench scaler " SMALL_RUN " --out '%s' --kimg 1000 & "
                            "until grep -q ^data '%s'/*/log.txt 2>/dev/null; do "
-                           "sleep 0.05; done; sleep 0.2; kill -INT $!; wait $!",
+                           "sleep 0.05; done; kill -INT $!; wait $!",
                            TWINSCALE_PROGRAM, out, out);
     if (code != 0 || !strstr(text, "stopped after 0 of 18 runs"))
         fail_msg("exit %d: %s", code, text);

@@ -237,7 +237,7 @@ static void test_ctrl_c_tells_the_rounds_that_are_whole(void **state)
                            "'%s' bench layers " SMALL_RUN
                            " --device cpu --seconds 600 --json '%s' 2>'%s/log' & "
                            "until grep -q ^bench '%s/log' 2>/dev/null; do "
-                           "sleep 0.05; done; sleep 0.2; kill -INT $!; wait $!; "
+                           "sleep 0.05; done; kill -INT $!; wait $!; "
                            "code=$?; cat '%s/log'; exit $code",
                            TWINSCALE_PROGRAM, file, folder, folder, folder);
     if (code != 0 || !strstr(text, "stopped before anything was measured"))

@@ -2,7 +2,6 @@
 #include "app/output/monitor.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,14 +132,6 @@ static void *wait_paused(void *argument)
     return NULL;
 }
 
-static struct monitor *handled; // what a signal handler can reach
-
-static void on_signal(int number)
-{
-    (void)number;
-    monitor_request_in_handler(handled, REQUEST_QUIT);
-}
-
 /* Starts a paused worker, sees it wait, does `wake`, sees it return. */
 static int wake_ends_the_wait(void (*wake)(struct monitor *))
 {
@@ -172,22 +163,12 @@ static void wake_by_finish(struct monitor *monitor)
     monitor_finish(monitor);
 }
 
-static void wake_by_signal(struct monitor *monitor)
-{
-    struct sigaction action = {.sa_handler = on_signal}, before;
-    handled = monitor;
-    sigaction(SIGUSR2, &action, &before);
-    raise(SIGUSR2);
-    sigaction(SIGUSR2, &before, NULL);
-}
-
 static void test_a_paused_worker_wakes_for_all_that_concerns_it(void **state)
 {
     (void)state;
     assert_int_equal(wake_ends_the_wait(wake_by_space), 0);
     assert_int_equal(wake_ends_the_wait(wake_by_snapshot),
                      REQUEST_SNAPSHOT | REQUEST_PAUSE);
-    assert_int_equal(wake_ends_the_wait(wake_by_signal), REQUEST_QUIT | REQUEST_PAUSE);
     assert_int_equal(wake_ends_the_wait(wake_by_finish), REQUEST_PAUSE);
 }
 

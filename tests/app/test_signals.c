@@ -179,7 +179,7 @@ static void expect_end_in_set_up(const char *arguments)
     char script[2048], text[8192];
     snprintf(script, sizeof script,
              "rm -rf none; { \"$T\" %s --threads 1 >log 2>&1 & }; pid=$!; "
-             "wait_for '[ \"$(ls -l /proc/$pid/task | wc -l)\" -gt 2 ]'; sleep 0.3; "
+             "wait_for '[ \"$(ls -l /proc/$pid/task | wc -l)\" -gt 2 ]'; "
              "kill -TERM $pid; wait $pid; code=$?; cat log; [ ! -e none ] || exit 99; "
              "[ -z \"$(ls -A | grep part)\" ] || exit 98; exit $code",
              arguments);
@@ -206,7 +206,7 @@ static void test_other_commands_end_by_the_signal(void **state)
     (void)state;
     char text[8192];
     int code = run_in_folder(text, sizeof text,
-                             "{ \"$T\" data check slow >log 2>&1 & }; pid=$!; sleep 0.3; "
+                             "{ \"$T\" data check slow >log 2>&1 & }; pid=$!; "
                              "kill -TERM $pid; wait $pid");
     must(code, 128 + SIGTERM, text);
 }
@@ -220,7 +220,7 @@ static void test_ranks_in_set_up_end_with_the_first(void **state)
              "rm -rf none; { \"$R\" train --preview off --resolution 32 --batch 8 --gpus "
              "2 "
              "--data slow --threads 1 --out none >log 2>&1 & }; pid=$!; "
-             "wait_for '[ -n \"$(pgrep -P $pid)\" ]'; child=$(pgrep -P $pid); sleep 0.3; "
+             "wait_for '[ -n \"$(pgrep -P $pid)\" ]'; child=$(pgrep -P $pid); "
              "kill -INT $pid; wait $pid; code=$?; wait_for '! kill -0 $child 2>/dev/null'"
              "; cat log; [ ! -e none ] || exit 99; exit $code"),
          130, text);

@@ -122,8 +122,9 @@ wait_for "training ticks" has_ticks "$before"
 press space
 wait_for "space pauses" has_paused
 before=$(ticks)
+saved=$(find "$run" -name 'snapshot-*' | wc -l)
 press s # keys are served during a pause, and the pause stays
-sleep 0.5
+wait_for "s writes a snapshot in a pause" has_files 'snapshot-*' $((saved + 1))
 [ "$(ticks)" -eq "$before" ] || fail "saving does not end a pause"
 press space
 wait_for "space goes on" has_ticks "$before"

@@ -6,6 +6,7 @@ A file of faults/ is one room; a fault is a block of lines, closed by an empty o
     new   x >= 0.0f ? 1.0
     test  kernels/ref_gradients   names of ctest, or the beginnings of names before a *
     why   only where it survives: what makes it no fault
+    of    the setting that it ignores, where `old` does not name its field
 Lines that begin with # are notes."""
 import argparse
 import hashlib
@@ -19,7 +20,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-KEYS = ("in", "old", "new", "test", "why")
+KEYS = ("in", "old", "new", "test", "why", "of")
 TEST_SECONDS = 900  # of one test, many times what the slowest takes
 BUILD_SECONDS = 3600
 WANTED_SHARE = 0.98
@@ -30,6 +31,7 @@ class Fault:
         self.room, self.line = room, line
         self.file, self.old, self.new = (fields.get(k, "") for k in KEYS[:3])
         self.tests, self.why = fields.get("test", "").split(), fields.get("why", "")
+        self.setting = fields.get("of", "")
         text = "\0".join((self.file, self.old, self.new))
         self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -84,7 +86,19 @@ def check(faults, root):
         if wrong:
             print(f"{fault.name()}: {wrong}")
             bad += 1
+    for setting in settings_without_fault(faults, root):
+        print(f"setting {setting}: no fault ignores it")
+        bad += 1
     return bad
+
+
+def settings_without_fault(faults, root):
+    """Rows of the table of settings that no fault reads: by its field, or named by `of`."""
+    table = root / "app" / "config_table.c"
+    names = re.findall(r'\{(?:#n )?"_?(\w+)", ', table.read_text()) if table.exists() else []
+    named = {fault.setting for fault in faults}
+    return [name for name in names if name not in named and
+            not any(re.search(rf"(->|\.){name}\b", fault.old) for fault in faults)]
 
 
 # ---- the copy ------------------------------------------------------------------------
