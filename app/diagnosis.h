@@ -17,8 +17,6 @@ enum overflow_cause {
     CAUSE_WEIGHT, // a weight is inf or NaN: nothing that is computed with it can be right
     CAUSE_FORWARD,   // activations left the range: no loss scale can help
     CAUSE_INVALID,   // NaN in the forward pass without an inf before it: 0/0, a bad exp
-    CAUSE_UNSCALING, // 1/scale, for a scale below 1, took a finite gradient out of f32
-    CAUSE_NORM,      // finite gradients whose sum of squares is not
     CAUSE_ELSEWHERE, // not to be seen in any tensor of the last batch on this device
     CAUSE_UNKNOWN    // what was seen has more than one explanation: none is given
 };

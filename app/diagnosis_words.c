@@ -21,8 +21,9 @@ enum overflow_cause overflow_cause(const struct overflow_facts *facts)
 {
     if (facts->weight[0])
         return CAUSE_WEIGHT;
-    if (!facts->has_place && !facts->found_inf)
-        return facts->found_inf_unscaled ? CAUSE_UNSCALING : CAUSE_NORM;
+    // Finite at a scale below 1, and beyond the largest f32 without it.
+    if (!facts->has_place && !facts->found_inf && facts->found_inf_unscaled)
+        return CAUSE_GRADIENTS;
     if (facts->forward_finite &&
         (!facts->has_place || (facts->was_repeated && !facts->is_repeatable)))
         return CAUSE_ELSEWHERE;
@@ -42,7 +43,6 @@ const char *overflow_cause_word(enum overflow_cause cause)
         [CAUSE_SCALE] = "scale",         [CAUSE_OUTLIER] = "outlier",
         [CAUSE_GRADIENTS] = "gradients", [CAUSE_WEIGHT] = "weight",
         [CAUSE_FORWARD] = "forward",     [CAUSE_INVALID] = "invalid",
-        [CAUSE_UNSCALING] = "unscaling", [CAUSE_NORM] = "norm",
         [CAUSE_ELSEWHERE] = "elsewhere", [CAUSE_UNKNOWN] = "unknown"};
     return words[cause];
 }
@@ -134,14 +134,6 @@ const char *overflow_advice(enum overflow_cause cause, const struct overflow_fac
                  "NaN with no inf before it, and no weight is NaN: a division by zero or "
                  "an exp out of range; go on from an older snapshot with a lower --%c-lr",
                  layers);
-        break;
-    case CAUSE_UNSCALING:
-        snprintf(text, bytes,
-                 "dividing by a scale below 1 took a finite gradient out of range; %s",
-                 range);
-        break;
-    case CAUSE_NORM:
-        snprintf(text, bytes, "each gradient is finite, their norm is not; %s", range);
         break;
     case CAUSE_ELSEWHERE:
         snprintf(text, bytes,

@@ -29,18 +29,6 @@ int outlier_is_possible(const struct trainer *trainer, const struct diagnosis *d
            quiet_steps >= scaler->growth_interval / OUTLIER_QUIET;
 }
 
-// Rows first..end of the batch get the images of the others, in turn.
-static void replace_rows(struct trial *trial, int first, int end)
-{
-    int left_out = end - first, others = trial->rows - left_out;
-    for (int row = first; row < end; row++) {
-        int from = (row - first) % others;
-        from += from < first ? 0 : left_out;
-        memcpy(trial->mixed + (size_t)row * trial->row_bytes,
-               trial->batch + (size_t)from * trial->row_bytes, trial->row_bytes);
-    }
-}
-
 // What the largest gradient has of its range, at the scale that overflowed: 1 is all.
 static float share_of_range(const struct trial *trial)
 {
@@ -62,11 +50,15 @@ static void upload_batch(struct trial *trial, const char *images)
                                         tensor_bytes(&trainer->feed.real));
 }
 
-static float share_without(struct trial *trial, int first, int end)
+// Of the batch with the image after it in the place of `row`'s, or of the whole one (-1).
+static float share_without(struct trial *trial, int row)
 {
     struct probe *probe = &trial->trainer->probe;
     memcpy(trial->mixed, trial->batch, (size_t)trial->rows * trial->row_bytes);
-    replace_rows(trial, first, end);
+    if (row >= 0)
+        memcpy(trial->mixed + (size_t)row * trial->row_bytes,
+               trial->batch + (size_t)((row + 1) % trial->rows) * trial->row_bytes,
+               trial->row_bytes);
     upload_batch(trial, trial->mixed);
     train_real_again(trial->trainer);
     probe->device->ops->memory.download(
@@ -75,20 +67,41 @@ static float share_without(struct trial *trial, int first, int end)
     return share_of_range(trial);
 }
 
-static int halve(struct trial *trial)
+/* The rows whose logits in the last pass are the lowest, the lowest first: the real images that
+ * D takes for fakes have the largest gradients. Their number. */
+static int choose_suspects(const struct trial *trial, int suspects[OUTLIER_SUSPECTS])
 {
-    int first = 0, end = trial->rows;
-    float share = INFINITY;
-    while (end - first > 1) {
-        int middle = first + (end - first) / 2;
-        if ((share = share_without(trial, first, middle)) <= 1.0f)
-            end = middle;
-        else if ((share = share_without(trial, middle, end)) <= 1.0f)
-            first = middle;
-        else
-            return -1;
+    struct device *device = trial->trainer->device;
+    const struct tensor *logits = net_output(&trial->trainer->gan.net[ROLE_D]);
+    int count = 0;
+    float *host = malloc(tensor_bytes(logits));
+    if (!host)
+        return 0;
+    device->ops->memory.download(device, host, logits->data, tensor_bytes(logits));
+    for (int row = 0; row < trial->rows; row++) {
+        float logit = host[row * logits->c_stored];
+        int place = count < OUTLIER_SUSPECTS ? count++ : OUTLIER_SUSPECTS;
+        for (; place > 0 && host[suspects[place - 1] * logits->c_stored] > logit; place--)
+            if (place < OUTLIER_SUSPECTS)
+                suspects[place] = suspects[place - 1];
+        if (place < OUTLIER_SUSPECTS)
+            suspects[place] = row;
     }
-    return share_without(trial, 0, 0) >= OUTLIER_TIMES * share ? first : -1;
+    free(host);
+    return count;
+}
+
+static int find_row(struct trial *trial)
+{
+    int suspects[OUTLIER_SUSPECTS];
+    float whole = share_without(trial, -1);
+    int count = choose_suspects(trial, suspects);
+    for (int i = 0; i < count; i++) {
+        float share = share_without(trial, suspects[i]);
+        if (share <= 1.0f && whole >= OUTLIER_TIMES * share)
+            return suspects[i];
+    }
+    return -1;
 }
 
 static void write_scale(struct trainer *trainer, const struct scaler_state *state)
@@ -119,7 +132,7 @@ int outlier_find(struct trainer *trainer, const struct diagnosis *diagnosis)
         low.scale = diagnosis->facts.scale / TRIAL_SHARE;
         memory->download(trainer->device, trial.batch, real->data, bytes);
         write_scale(trainer, &low);
-        row = halve(&trial);
+        row = find_row(&trial);
         write_scale(trainer, &kept);
         upload_batch(&trial, trial.batch);
     }

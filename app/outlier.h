@@ -4,18 +4,17 @@
  *
  * In every overflow some image has the largest gradient; an outlier is one that is far from
  * the rest. That is tried out, at a scale where nothing overflows: D's pass over the batch is
- * taken once more with half of the images in the place of the other half. Where that would
- * have fit at the scale that overflowed, what was left out holds the outlier, and that half
- * is halved again, down to one image. Where neither half is enough there is none, and most
- * overflows are through after these two passes. At the end the whole batch must have
- * gradients OUTLIER_TIMES as large as the batch without that image. */
+ * taken once more as it was, and once without each of the OUTLIER_SUSPECTS images that D is the
+ * surest are fakes, whose gradients are the largest. Without the outlier the pass would have fit
+ * at the scale that overflowed, and the whole batch has gradients OUTLIER_TIMES as large. */
 #ifndef APP_OUTLIER_H
 #define APP_OUTLIER_H
 
 #include "app/diagnosis.h"
 
 #define OUTLIER_TIMES 4.0f // two halvings: a scale varies by one without any reason
-#define OUTLIER_QUIET 4    // a growth interval's part that must have been good before it
+#define OUTLIER_SUSPECTS 4
+#define OUTLIER_QUIET 4 // a growth interval's part that must have been good before it
 
 /* True for a skip that is worth the trial: D's, by its pass over real images alone, at a
  * scale that a whole growth interval has shown to be `good`, after `quiet_steps` without an

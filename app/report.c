@@ -329,6 +329,7 @@ void report_rewind(struct report *report, int64_t images)
     report_watch_open(report);
     report->watch.found = told;
     memset(report->quiet_steps, 0, sizeof report->quiet_steps);
+    memset(report->good_scale, 0, sizeof report->good_scale);
     memset(report->far_steps, 0, sizeof report->far_steps);
     report->images_at_tick += trainer->progress.images - images;
 }

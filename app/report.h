@@ -45,6 +45,7 @@ struct report {
     char reason[256]; // of the end, "" for none
     int had_picture_error;
     int64_t quiet_steps[ROLES]; // taken in a row, since the last skip
+    float good_scale[ROLES];    // at which the scale last grew; 0 before
     int batch_pictures;         // written so far: at most BATCH_PICTURES
     struct watch watch;
     int64_t far_steps[ROLES]; // in a row with a loss beyond LOSS_FAR

@@ -220,7 +220,7 @@ static void find_outlier(struct report *report, int slot, struct diagnosis *diag
     size_t images[IMAGES_MAX];
     size_t count = diagnosis_images(trainer, slot, images, IMAGES_MAX);
     if (count == 0 || count > IMAGES_MAX ||
-        !outlier_is_possible(trainer, diagnosis, slot, report->watch.of[ROLE_D].good,
+        !outlier_is_possible(trainer, diagnosis, slot, report->good_scale[ROLE_D],
                              report->quiet_steps[ROLE_D]))
         return;
     int row = outlier_find(trainer, diagnosis);
@@ -319,7 +319,9 @@ static void event_rescale(struct report *report, int network,
                      scale_event(has_grown ? "growth" : "backoff", network, record));
 }
 
-// A long quiet spell is what makes an overflow remarkable.
+// A long quiet spell is what makes an overflow remarkable, and a scale that has held for a whole
+// growth interval. Unlike the watch's, that one stays good after an overflow: of a few odd
+// images each is named.
 static void count_quiet_steps(struct report *report, int network,
                               const struct step_record *record)
 {
@@ -327,6 +329,8 @@ static void count_quiet_steps(struct report *report, int network,
         report->quiet_steps[network] = 0;
     else if (!record->was_held)
         report->quiet_steps[network] += 1;
+    if (!record->was_skipped && record->scale_after > record->scale_used)
+        report->good_scale[network] = record->scale_used;
 }
 
 void event_write(struct report *report, json_t *event)

@@ -12,7 +12,7 @@
  *   exact           true where that tensor itself was looked at, false where it was told
  *                   from the weight gradients, whose counts these then are
  *   forward_finite  false where logits were inf or NaN: no loss scale can help then
- *   cause           scale, outlier, gradients, weight, forward, invalid, unscaling, norm,
+ *   cause           scale, outlier, gradients, weight, forward, invalid,
  *                   elsewhere, unknown (diagnosis.h)
  *   images, files   D's real images in that step, as positions in the data set, and their
  *                   files; empty for G, and files for data without them

@@ -29,8 +29,6 @@ static const char *cause_of(json_t *event)
         {"gradients", "gradients out of fp16's range"},
         {"forward", "activations out of fp16's range"},
         {"invalid", "NaN without an inf before it"},
-        {"unscaling", "a gradient became inf when unscaled"},
-        {"norm", "gradients add up to inf"},
         {"elsewhere", "not seen"},
     };
     const char *word = word_of(event, "cause");
