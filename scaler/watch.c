@@ -65,8 +65,7 @@ static int is_stuck(struct watched *own, struct watched *other,
         own->stuck += 1;
     own->other_taken = 0;
     other->other_taken += was_taken;
-    // The other must be well: not stuck itself.
-    return own->stuck >= WATCH_STUCK && other->stuck == 0;
+    return own->stuck >= WATCH_STUCK;
 }
 
 static int skips_apart(struct watched *own, const struct watched *other,

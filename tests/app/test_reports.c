@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/run.h"
 #include "kernels/status.h"
@@ -273,6 +274,21 @@ static void test_no_display_and_one_that_is_gone_end_no_run(void **state)
     }
 }
 
+static void test_a_preview_that_is_off_leaves_no_picture_of_it(void **state)
+{
+    (void)state;
+    const char *const words[] = {"off", "png"};
+    for (int i = 0; i < 2; i++) {
+        char folder[600], path[1200];
+        snprintf(folder, sizeof folder, "%s/%s", out, words[i]);
+        twinscale_must("train " SMALL_RUN " --out '%s' --kimg 0.064 --tick 0.032 "
+                       "--preview %s",
+                       folder, words[i]);
+        snprintf(path, sizeof path, "%s/preview.png", run_in(folder));
+        assert_int_equal(access(path, F_OK) == 0, i);
+    }
+}
+
 static void test_fewer_images_than_a_batch_are_told_with_both_numbers(void **state)
 {
     (void)state;
@@ -351,6 +367,7 @@ int main(void)
         TEST(test_a_second_interrupt_ends_the_run_at_once),
         TEST(test_no_display_and_one_that_is_gone_end_no_run),
         TEST(test_a_run_stopped_before_its_first_step_draws_its_noise_once),
+        TEST(test_a_preview_that_is_off_leaves_no_picture_of_it),
         TEST(test_fewer_images_than_a_batch_are_told_with_both_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

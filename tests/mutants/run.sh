@@ -6,7 +6,8 @@
 #   sh tests/mutants/run.sh --only scaler      those whose room, file, text or test matches
 #   sh tests/mutants/run.sh --again            forgets the results of those first
 #   sh tests/mutants/run.sh --survivors        the summary of the results, nothing is run
-#   sh tests/mutants/run.sh --check            only: does each fault's text stand once?
+#   sh tests/mutants/run.sh --check            only: does each fault's text stand once, has each
+#                                              setting a fault that ignores it?
 # results.tsv has those that were killed by 2026-12-01: copied into DIR, a run goes on from them.
 # --jobs N (2) for compiler and ctest; --folder DIR (build/mutants) for copy and results.
 # Ctrl-C loses the fault under way and no more. A test that does not end kills its mutant.
