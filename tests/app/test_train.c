@@ -172,6 +172,18 @@ static void test_a_scale_per_loss_makes_the_same_gradients(void **state)
     trainer_release(&three);
 }
 
+static void test_one_scale_for_every_step_stands_alike_in_both_records(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    open_scaled(&trainer, SCALER_SHARED_PER_STEP, 1024.0, 1024.0);
+    step(&trainer);
+    // Two steps of D and G's, which came last.
+    assert_int_equal(trainer.record[ROLE_G].growth_tracker, 3);
+    assert_int_equal(trainer.record[ROLE_D].growth_tracker, 3);
+    trainer_release(&trainer);
+}
+
 static void test_networks_that_cannot_be_built_anew_stay_what_they_are(void **state)
 {
     (void)state;
@@ -353,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_samples_leave_the_networks_and_their_statistics_alone),
         cmocka_unit_test(test_a_snapshot_without_the_scaler_of_a_loss_is_refused),
         cmocka_unit_test(test_a_scale_per_loss_makes_the_same_gradients),
+        cmocka_unit_test(test_one_scale_for_every_step_stands_alike_in_both_records),
         cmocka_unit_test(test_networks_that_cannot_be_built_anew_stay_what_they_are),
         cmocka_unit_test(test_networks_that_are_built_anew_have_the_new_types),
         cmocka_unit_test(test_a_step_moves_the_average_of_gs_weights),
