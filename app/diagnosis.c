@@ -42,6 +42,7 @@ static int find_in_view(const struct trainer *trainer, int slot,
     const struct probe_view *view = probe_of_skip(trainer, slot);
     int is_bad[GAN_PASSES] = {0}, first = PASS_NONE;
     diagnosis->facts.was_repeated = view != NULL;
+    diagnosis->facts.was_tried_at_one = view && view->was_tried_at_one;
     diagnosis->facts.overflows_at_one = view && view->overflows_at_one;
     for (int pass = GAN_PASSES - 1; view && pass >= 0; pass--) {
         const struct survey *survey = &trainer->probe.survey[pass];

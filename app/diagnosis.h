@@ -34,7 +34,8 @@ struct overflow_facts {
     int forward_finite; // all logits were
     int was_repeated;   // the step was taken again ...
     int is_repeatable;  // ... and the same was seen
-    int overflows_at_one; // a third time, at a scale of 1, it overflowed too
+    int was_tried_at_one; // a third time, at a scale of 1 ...
+    int overflows_at_one; // ... where it overflowed too
     int is_half;          // f16: a range of 65504
     int found_inf, found_inf_unscaled;
     float scale, scale_after;     // the larger of two where D's losses have one each

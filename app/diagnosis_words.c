@@ -32,9 +32,10 @@ enum overflow_cause overflow_cause(const struct overflow_facts *facts)
                                                            : CAUSE_FORWARD;
     if (is_nan_alone(facts) && !facts->may_hide_inf)
         return CAUSE_UNKNOWN;
-    return facts->scale <= 1.0f || facts->overflows_at_one || !facts->is_half
-               ? CAUSE_GRADIENTS
-               : CAUSE_SCALE;
+    if (facts->scale <= 1.0f || facts->overflows_at_one)
+        return CAUSE_GRADIENTS;
+    // f16's range is narrow: most often it is the scale. Beyond the largest f32 both are rare.
+    return facts->is_half || facts->was_tried_at_one ? CAUSE_SCALE : CAUSE_UNKNOWN;
 }
 
 const char *overflow_cause_word(enum overflow_cause cause)

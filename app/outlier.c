@@ -22,7 +22,7 @@ int outlier_is_possible(const struct trainer *trainer, const struct diagnosis *d
 {
     const struct grad_scaler_config *scaler = &trainer->scaler[ROLE_D].config;
     // Only the last batch of the last optimizer step is still there, with these weights.
-    int is_last = slot == trainer->config.n_dis - 1;
+    int is_last = slot == trainer->config.n_dis - 1 && trainer->config.d.accum == 1;
     return diagnosis->cause == CAUSE_SCALE && is_last && diagnosis->is_exact &&
            diagnosis->only_real && trainer->device->world == 1 &&
            diagnosis->facts.scale <= good &&

@@ -16,9 +16,9 @@
 #define OUTLIER_SUSPECTS 4
 #define OUTLIER_QUIET 4 // a growth interval's part that must have been good before it
 
-/* True for a skip that is worth the trial: D's, by its pass over real images alone, at a
- * scale that a whole growth interval has shown to be `good`, after `quiet_steps` without an
- * overflow. */
+/* True for a skip that is worth the trial: D's, in a step of one batch, by its pass over real
+ * images alone, at a scale that a whole growth interval has shown to be `good`, after
+ * `quiet_steps` without an overflow. */
 int outlier_is_possible(const struct trainer *trainer, const struct diagnosis *diagnosis,
                         int slot, float good, int64_t quiet_steps);
 

@@ -50,7 +50,12 @@ static void test_gradients_that_no_scale_above_1_can_hold_are_to_blame(void **st
     assert_int_equal(overflow_cause(&facts), CAUSE_GRADIENTS);
     facts.scale = 256.0f;
     assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
+    // bf16 and f32 have a range in which neither is usual: a step at a scale of 1 decides it.
     facts.is_half = 0;
+    assert_int_equal(overflow_cause(&facts), CAUSE_UNKNOWN);
+    facts.was_tried_at_one = 1;
+    assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
+    facts.overflows_at_one = 1;
     assert_int_equal(overflow_cause(&facts), CAUSE_GRADIENTS);
 }
 

@@ -206,6 +206,9 @@ static void test_only_a_skip_after_a_quiet_spell_is_worth_a_trial(void **state)
     assert_false(outlier_is_possible(trainer, &skip, 0, 512.0f, 2)); // not yet shown good
     assert_false(outlier_is_possible(trainer, &skip, 0, 1024.0f, 1));
     assert_false(outlier_is_possible(trainer, &skip, 1, 1024.0f, 2)); // G's
+    trainer->config.d.accum = 2; // a batch before the last is no longer there
+    assert_false(outlier_is_possible(trainer, &skip, 0, 1024.0f, 2));
+    trainer->config.d.accum = 1;
     skip.only_real = 0;
     assert_false(outlier_is_possible(trainer, &skip, 0, 1024.0f, 2));
     skip.only_real = 1;

@@ -41,6 +41,7 @@ enum plant {
     PLANT_INJECT,
     PLANT_NAN_WEIGHT,
     PLANT_LARGE_WEIGHTS,
+    PLANT_LARGE_GRADIENTS,
     PLANT_IMAGE
 };
 
@@ -51,6 +52,7 @@ static const struct situation {
     double g_lr, d_lr, g_scale, d_scale;
     int steps, scaler, is_ahead;
     int precision; // 0 is fp16
+    int accum;     // 0 is 1
     const char *fp32_layers;
 } situations[] = {
     {"usual rates", PLANT_NOTHING, "", 2e-4, 2e-4, 0x1p20, 0x1p20, .steps = 240},
@@ -68,7 +70,15 @@ static const struct situation {
      .is_ahead = 1},
     {"layers in f32", PLANT_NOTHING, "", 2e-4, 2e-3, 0x1p20, 0x1p20, .steps = 160,
      .fp32_layers = "d.*2,g.*2"},
+    {"two batches a step", PLANT_NOTHING, "", 2e-4, 2e-3, 0x1p20, 0x1p20, .steps = 120,
+     .accum = 2},
     {"far too high a scale", PLANT_INJECT, "", 2e-4, 2e-4, 0x1p40, 0x1p40, .steps = 20},
+    {"far too high a scale, bf16", PLANT_INJECT, "", 2e-2, 2e-2, 1.6e38, 1.6e38,
+     .steps = 80, .precision = PRECISION_BF16},
+    {"far too high a scale, two batches", PLANT_INJECT, "", 2e-4, 2e-4, 0x1p40, 0x1p40,
+     .steps = 12, .accum = 2},
+    {"huge activation of G", PLANT_INJECT, "g:4-9:huge-activation", 2e-4, 2e-4, 0x1p16,
+     0x1p16, .steps = 10},
     {"inf weight of D", PLANT_INJECT, "d:4:bad-weight", 2e-4, 2e-4, 256, 256, .steps = 8},
     {"inf weight of G", PLANT_INJECT, "g:4:bad-weight", 2e-4, 2e-4, 256, 256, .steps = 8},
     {"NaN weight", PLANT_NAN_WEIGHT, "", 2e-4, 2e-4, 256, 256, .steps = 8},
@@ -81,6 +91,8 @@ static const struct situation {
     {"NaN in G's forward pass", PLANT_INJECT, "g:4-7:nan-forward", 2e-4, 2e-4, 256, 256,
      .steps = 8},
     {"large weights", PLANT_LARGE_WEIGHTS, "", 2e-4, 2e-4, 256, 256, .steps = 12},
+    {"gradients beyond f32, scale below 1", PLANT_LARGE_GRADIENTS, "", 2e-4, 2e-4,
+     0x1p-20, 0x1p-20, .steps = 12, .precision = PRECISION_BF16},
     {"inf in D's gradients", PLANT_INJECT, "d:4-9:inf", 2e-4, 2e-4, 256, 256,
      .steps = 10},
     {"NaN in G's gradients", PLANT_INJECT, "g:4-9:nan", 2e-4, 2e-4, 256, 256,
@@ -142,6 +154,8 @@ static struct config config_of(const struct preset *preset,
     config.d.init_scale = situation->d_scale;
     config.g.growth_interval = config.d.growth_interval = INTERVAL;
     config.scaler = situation->scaler ? situation->scaler : SCALER_PER_NETWORK;
+    if (situation->accum)
+        config.g.accum = config.d.accum = situation->accum;
     config.precision = situation->precision ? situation->precision : PRECISION_FP16;
     if (situation->fp32_layers)
         snprintf(config.fp32_layers, sizeof config.fp32_layers, "%s",
@@ -202,17 +216,45 @@ static void plant_nan_weight(struct measured *run)
     net_params_changed(net);
 }
 
-// A convolution's outputs are far beyond 65504; none of its weights is.
+// A convolution's outputs are far beyond 65504; none of its weights is. Not the one before G's
+// tanh, which takes any value back.
 static void plant_large_weights(struct measured *run)
 {
     struct net *net = &run->trainer.gan.net[draw(run, ROLES)];
     int i;
     do
         i = (int)draw(run, (size_t)net->param_count);
-    while (!strstr(net->param[i].name, "conv"));
+    while (!strstr(net->param[i].name, "conv") ||
+           net->param[i].node + 2 == net->node_count);
     struct tensor weights = net_param_tensor(net, i, net->params);
     for (size_t k = 0; k < tensor_elements(&weights); k++)
         ((float *)weights.data)[k] = 4e4f;
+    net_params_changed(net);
+}
+
+// The weights of the layer before: of a convolution, or of the linear layer at 28 px.
+static int weights_before(const struct net *net, int param)
+{
+    const char *name;
+    do
+        name = net->param[--param].name;
+    while (!strstr(name, "weight") || (!strstr(name, "conv") && !strstr(name, "fc")));
+    return param;
+}
+
+/* D's logits stay within f32's range, and gradients of the layer before the last do so only at
+ * a scale below 1: batch norm undoes its small weights in the forward pass, and multiplies the
+ * gradient by as much. */
+static void plant_large_gradients(struct measured *run)
+{
+    struct net *net = &run->trainer.gan.net[ROLE_D];
+    int last = weights_before(net, net->param_count);
+    struct tensor weights = net_param_tensor(net, last, net->params);
+    for (size_t k = 0; k < tensor_elements(&weights); k++)
+        ((float *)weights.data)[k] = draw(run, 2) ? 3e37f : -3e37f;
+    weights = net_param_tensor(net, weights_before(net, last), net->params);
+    for (size_t k = 0; k < tensor_elements(&weights); k++)
+        ((float *)weights.data)[k] *= 0.001f;
     net_params_changed(net);
 }
 
@@ -252,6 +294,8 @@ static void plant(struct measured *run, int64_t step)
         plant_nan_weight(run);
     if (what == PLANT_LARGE_WEIGHTS && step == 4)
         plant_large_weights(run);
+    if (what == PLANT_LARGE_GRADIENTS && step == 4)
+        plant_large_gradients(run);
     if (what == PLANT_IMAGE && step > 120)
         plant_image(run);
 }
@@ -417,8 +461,9 @@ static int print_table(json_t *lines, int is_planted)
         }
         if (said + truth == 0)
             continue;
+        int is_silent = strcmp(causes[c], "unknown") == 0;
         printf("| %s | %lld | %lld | %lld |", causes[c], truth, said, right);
-        if (said)
+        if (said && !is_silent)
             printf(" %.1f %% |", 100.0 * (double)right / (double)said);
         else
             printf(" |");
@@ -426,7 +471,7 @@ static int print_table(json_t *lines, int is_planted)
             printf(" %.1f %% |\n", 100.0 * (double)right / (double)truth);
         else
             printf(" |\n");
-        is_right &= (double)right >= RIGHT * (double)said;
+        is_right &= is_silent || (double)right >= RIGHT * (double)said;
         for (int k = 0; k < CAUSES; k++)
             if (k != c && table[k][c])
                 fprintf(stderr, "said %s, was %s: %lld\n", causes[c], causes[k],

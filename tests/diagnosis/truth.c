@@ -53,6 +53,8 @@ void truth_remember(struct truth *truth, const struct trainer *trainer)
 
 struct seen {
     int network, has_finite_grads;
+    float scale;
+    int is_finite_unscaled;
 };
 
 static int all_finite(const float *values, size_t count)
@@ -67,8 +69,12 @@ static void look_at_grads(struct trainer *trainer, int network, void *context)
 {
     struct seen *seen = context;
     const struct net *net = &trainer->gan.net[network];
-    if (network == seen->network)
-        seen->has_finite_grads = all_finite(net->grads, net->param_elements);
+    if (network != seen->network)
+        return;
+    seen->has_finite_grads = all_finite(net->grads, net->param_elements);
+    seen->is_finite_unscaled = 1;
+    for (size_t i = 0; i < net->param_elements; i++)
+        seen->is_finite_unscaled &= isfinite(net->grads[i] / seen->scale) != 0;
 }
 
 // The skipped step's images and latents, and the weights that it began with: D's step has
@@ -93,33 +99,82 @@ static void set_up(const struct truth *truth, const struct trainer *trainer,
     feed_next(&other->feed);
 }
 
-// True when the step's gradients are finite at `scale`.
-static int is_good_at(struct trainer *other, const struct trainer *trainer, int network,
-                      double scale)
+// The latents of D's first batch.
+static uint64_t first_draw(const struct trainer *trainer)
 {
-    struct seen seen = {.network = network};
-    uint64_t draw = *trainer->feed.draw - 1;
+    return *trainer->feed.draw - (uint64_t)config_step_batches(&trainer->config);
+}
+
+// The step's gradients at `scale`.
+static struct seen gradients_at(struct trainer *other, const struct trainer *trainer,
+                                int network, double scale)
+{
+    struct seen seen = {.network = network, .scale = (float)scale};
+    uint64_t draw = first_draw(trainer);
     memcpy(other->feed.draw, &draw, sizeof draw);
     for (int i = 0; i < ROLES; i++) {
         struct scaler_state *state = other->scaler[i].state;
         state->scale = (float)scale;
     }
     train_rehearse(other, other->config.n_dis, look_at_grads, &seen);
-    return seen.has_finite_grads;
+    return seen;
 }
 
+static int is_good_at(struct trainer *other, const struct trainer *trainer, int network,
+                      double scale)
+{
+    return gradients_at(other, trainer, network, scale).has_finite_grads;
+}
+
+// In every batch of the optimizer step: two losses of D's, then G's one.
 static int has_finite_logits(const struct trainer *other, int network)
 {
-    const struct loss_sums *sums = other->results.here.sums;
-    return network == ROLE_G ? sums[2].nonfinite == 0.0
-                             : sums[0].nonfinite + sums[1].nonfinite == 0.0;
+    const struct config *config = &other->config;
+    int losses_of_d = 2 * config->d.accum, first = network == ROLE_D ? 0 : losses_of_d;
+    int end = network == ROLE_D ? losses_of_d : losses_of_d + config->g.accum;
+    double nonfinite = 0.0;
+    for (int i = first; i < end; i++)
+        nonfinite += other->results.here.sums[i].nonfinite;
+    return nonfinite == 0.0;
+}
+
+/* ---- the last batch -------------------------------------------------------------- */
+
+/* True when the last of several batches overflows by itself. With one batch the losses are not
+ * divided by the number of them, so its scale is. G takes D's last batch first, and then the
+ * others from the first on. */
+static int is_last_batch_bad(struct trainer *other, const struct trainer *trainer,
+                             int network, double scale)
+{
+    int batches = other->config.network[network].accum;
+    int g_accum = other->config.g.accum, d_accum = other->config.d.accum;
+    int last = network == ROLE_D ? batches - 1 : batches - 2;
+    struct seen seen = {.network = network, .scale = (float)(scale / batches)};
+    if (batches == 1)
+        return 1;
+    CHECK(g_accum == d_accum && other->config.n_dis == 1);
+    uint64_t draw = first_draw(trainer) + (uint64_t)last;
+    size_t bytes = tensor_bytes(&other->feed.pixels) / (size_t)batches;
+    memcpy(other->feed.draw, &draw, sizeof draw);
+    memmove(other->feed.pixels.data,
+            (char *)other->feed.pixels.data + (size_t)last * bytes, bytes);
+    for (int i = 0; i < ROLES; i++) {
+        struct scaler_state *state = other->scaler[i].state;
+        state->scale = seen.scale;
+    }
+    other->config.g.accum = other->config.d.accum = 1;
+    train_rehearse(other, 1, look_at_grads, &seen);
+    other->config.g.accum = g_accum;
+    other->config.d.accum = d_accum;
+    return !seen.has_finite_grads;
 }
 
 /* ---- an outlier ------------------------------------------------------------------ */
 
 static void replace_image(struct trainer *other, int row, int by)
 {
-    size_t bytes = tensor_bytes(&other->feed.pixels) / (size_t)other->config.batch;
+    size_t rows = (size_t)config_step_images(&other->config);
+    size_t bytes = tensor_bytes(&other->feed.pixels) / rows;
     char *pixels = other->feed.pixels.data;
     memcpy(pixels + (size_t)row * bytes, pixels + (size_t)by * bytes, bytes);
 }
@@ -129,7 +184,7 @@ static void replace_image(struct trainer *other, int row, int by)
 static int has_outlier(const struct truth *truth, const struct trainer *trainer,
                        struct trainer *other, double scale)
 {
-    int found = 0, batch = trainer->config.batch;
+    int found = 0, batch = (int)config_step_images(&trainer->config);
     size_t bytes = tensor_bytes(&other->feed.pixels);
     char *kept = malloc(bytes);
     CHECK(kept);
@@ -169,16 +224,18 @@ const char *truth_of(struct truth *truth, const struct trainer *trainer, int net
     inject_weights(half);
     if (has_bad_weight(half))
         return "weight";
-    int is_good = is_good_at(half, trainer, network, scale);
+    struct seen seen = gradients_at(half, trainer, network, scale);
     if (!has_finite_logits(half, network)) {
         set_up(truth, trainer, single, network);
-        is_good_at(single, trainer, network, 1.0);
+        gradients_at(single, trainer, network, 1.0);
         return has_finite_logits(single, network) ? "forward" : "invalid";
     }
-    if (is_good)
-        return "elsewhere";
+    if (seen.has_finite_grads)
+        return seen.is_finite_unscaled ? "elsewhere" : "gradients";
     if (scale <= 1.0 || !is_good_at(half, trainer, network, 1.0))
         return "gradients";
-    return network == ROLE_D && has_outlier(truth, trainer, half, scale) ? "outlier"
-                                                                         : "scale";
+    int is_outlier = network == ROLE_D && has_outlier(truth, trainer, half, scale);
+    if (!is_last_batch_bad(half, trainer, network, scale))
+        return "elsewhere";
+    return is_outlier ? "outlier" : "scale";
 }

@@ -22,8 +22,9 @@ void truth_close(struct truth *truth);
 /* Before every step. */
 void truth_remember(struct truth *truth, const struct trainer *trainer);
 
-/* Of a skip of `network` in the step that was just collected, with one D step of one batch:
- * a word of events.jsonl's "cause". */
+/* Of a skip of `network` in the step that was just collected, with one D step, of as many
+ * batches as G's: a word of events.jsonl's "cause". Of several batches the last is the one that
+ * a run can look at: what is in an earlier one alone is "elsewhere". */
 const char *truth_of(struct truth *truth, const struct trainer *trainer, int network);
 
 #endif
