@@ -146,7 +146,7 @@ static enum status create_topology(struct trainer *trainer)
     for (int role = 0; role < ROLES; role++)
         network[role] =
             (struct scaled){.scaler = &trainer->scaler[role],
-                            .adam = &trainer->adam[role],
+                            .optimizer = &trainer->adam[role].optimizer,
                             .clip_norm = (float)config->network[role].clip_norm};
     return topology_create(&trainer->topology, kind, (enum skip_rule)config->skip,
                            network);

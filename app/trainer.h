@@ -14,7 +14,7 @@
 #include "app/probe.h"
 #include "app/output/history.h"
 #include "app/results.h"
-#include "nets/adam.h"
+#include "nets/optim/adam.h"
 #include "nets/dcgan.h"
 #include "nets/ema.h"
 #include "nets/sampler.h"

@@ -8,7 +8,7 @@
 #ifndef NETS_EMA_H
 #define NETS_EMA_H
 
-#include "nets/adam.h"
+#include "nets/optim/adam.h"
 
 struct ema {
     struct net *source;

@@ -58,6 +58,8 @@ enum status grad_scaler_create(struct grad_scaler *scaler, struct device *device
     arena_begin(&scaler->arena, device, "loss scaler");
     arena_reserve(&scaler->arena, (void **)&scaler->state, sizeof *scaler->state);
     arena_reserve(&scaler->arena, (void **)&scaler->record, sizeof *scaler->record);
+    arena_reserve(&scaler->arena, (void **)&scaler->norms,
+                  GRAD_BLOCKS_MAX * sizeof *scaler->norms);
     enum status status = arena_commit(&scaler->arena);
     if (status != STATUS_OK) {
         grad_scaler_release(scaler);
@@ -87,14 +89,23 @@ struct scaler_state *grad_scaler_scale(struct grad_scaler *scaler)
     return scaler->state;
 }
 
-/* A network without parameters records no check, which step and update then refuse. */
-static void check_gradients(struct grad_scaler *scaler, const struct adam *adam)
+static size_t elements_of(const struct gradients *gradients)
 {
-    const struct net *net = adam->net;
-    if (net->param_elements == 0)
+    size_t sum = 0;
+    for (int i = 0; i < gradients->count; i++)
+        sum += gradients->block[i].n;
+    return sum;
+}
+
+/* A network without parameters records no check, which step and update then refuse. */
+static void check_gradients(struct grad_scaler *scaler, const struct gradients *gradients)
+{
+    if (elements_of(gradients) == 0)
         return;
-    scaler->device->ops->optimizer.grads_check(scaler->device, net->grads,
-                                               net->param_elements, scaler->state);
+    for (int i = 0; i < gradients->count; i++)
+        scaler->device->ops->optimizer.grads_check(scaler->device,
+                                                   gradients->block[i].grads,
+                                                   gradients->block[i].n, scaler->state);
     // Ranks of a group skip together.
     _Static_assert(offsetof(struct scaler_state, found_inf_unscaled) ==
                        offsetof(struct scaler_state, found_inf) + sizeof(float),
@@ -109,7 +120,8 @@ static void end_iteration(struct grad_scaler *scaler)
     scaler->is_checked = 0;
 }
 
-enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler, struct adam *adam)
+enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler,
+                                          const struct gradients *gradients)
 {
     if (!scaler->config.enabled)
         return CALL_OK;
@@ -120,31 +132,43 @@ enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler, struct ada
     if (scaler->stage == STAGE_STEPPED)
         return CALL_UNSCALE_AFTER_STEP;
 
-    check_gradients(scaler, adam);
-    if (scaler->is_checked)
+    check_gradients(scaler, gradients);
+    for (int i = 0; scaler->is_checked && i < gradients->count; i++)
         scaler->device->ops->optimizer.grads_unscale(
-            scaler->device, adam->net->grads, adam->net->param_elements, scaler->state);
+            scaler->device, gradients->block[i].grads, gradients->block[i].n,
+            scaler->state);
     scaler->stage = STAGE_UNSCALED;
     return CALL_OK;
 }
 
-enum grad_scaler_call grad_scaler_clip(struct grad_scaler *scaler, struct adam *adam,
-                                       float max_norm)
+void grad_scaler_limit_norm(struct grad_scaler *scaler, const struct gradients *gradients,
+                            float max_norm)
 {
     const struct optimizer_ops *ops = &scaler->device->ops->optimizer;
-    const struct net *net = adam->net;
+    float *norm = &scaler->state->grad_norm;
+    for (int i = 0; i < gradients->count; i++)
+        ops->grads_norm(scaler->device, gradients->block[i].grads, gradients->block[i].n,
+                        gradients->count > 1 ? scaler->norms + i : norm);
+    if (gradients->count > 1) // the norm of all is that of the norms
+        ops->grads_norm(scaler->device, scaler->norms, (size_t)gradients->count, norm);
+    for (int i = 0; i < gradients->count; i++)
+        ops->grads_clip(scaler->device, gradients->block[i].grads, gradients->block[i].n,
+                        max_norm, norm);
+}
+
+enum grad_scaler_call grad_scaler_clip(struct grad_scaler *scaler,
+                                       const struct gradients *gradients, float max_norm)
+{
     CHECK(max_norm > 0.0f, "network %s: a norm of %g", scaler->name, (double)max_norm);
-    enum grad_scaler_call call = grad_scaler_unscale(scaler, adam);
-    if (call != CALL_OK || net->param_elements == 0)
+    enum grad_scaler_call call = grad_scaler_unscale(scaler, gradients);
+    if (call != CALL_OK || elements_of(gradients) == 0)
         return call;
-    ops->grads_norm(scaler->device, net->grads, net->param_elements,
-                    &scaler->state->grad_norm);
-    ops->grads_clip(scaler->device, net->grads, net->param_elements, max_norm,
-                    &scaler->state->grad_norm);
+    grad_scaler_limit_norm(scaler, gradients, max_norm);
     return CALL_OK;
 }
 
-enum grad_scaler_call grad_scaler_step(struct grad_scaler *scaler, struct adam *adam)
+enum grad_scaler_call grad_scaler_step(struct grad_scaler *scaler,
+                                       struct optimizer *optimizer)
 {
     if (scaler->config.enabled && !scaler->has_scaled)
         return CALL_NOT_SCALED;
@@ -156,10 +180,10 @@ enum grad_scaler_call grad_scaler_step(struct grad_scaler *scaler, struct adam *
         (void)grad_scaler_update(scaler);
 
     if (scaler->stage == STAGE_READY)
-        check_gradients(scaler, adam);
+        check_gradients(scaler, &optimizer->gradients);
     if (!scaler->is_checked)
         return CALL_NOT_CHECKED;
-    adam_step(adam, scaler->stage == STAGE_UNSCALED, scaler->state);
+    optimizer->step(optimizer, scaler->stage == STAGE_UNSCALED, scaler->state);
     scaler->stage = STAGE_STEPPED;
     return CALL_OK;
 }

@@ -5,9 +5,9 @@
  * Order within one iteration, checked at every call:
  *     grad_scaler_scale(s);              // device pointer that the loss reads
  *     ... backward ...
- *     grad_scaler_unscale(s, adam);      // optional: to look at true gradients
- *     grad_scaler_clip(s, adam, norm);   // or this: unscales and clips them
- *     grad_scaler_step(s, adam);         // checks, steps or skips
+ *     grad_scaler_unscale(s, &o->gradients);      // optional: to look at true gradients
+ *     grad_scaler_clip(s, &o->gradients, norm);   // or this: unscales and clips them
+ *     grad_scaler_step(s, o);            // checks, steps or skips
  *     grad_scaler_update(s);             // applies the rule, once
  *
  * Differences from PyTorch, all of them guards: settings that ruin a run are refused; a
@@ -43,7 +43,7 @@
 
 #include "kernels/arena.h"
 #include "kernels/scaler_state.h"
-#include "nets/adam.h"
+#include "nets/optim/optimizer.h"
 
 struct grad_scaler_config {
     int enabled;
@@ -95,6 +95,7 @@ struct grad_scaler {
     int is_checked;             // gradients were looked at since the last update
     struct scaler_state *state; // device
     struct step_record *record; // device; the last update's
+    float *norms;               // device: [GRAD_BLOCKS_MAX], of single blocks
     // What the last load or change had to bring into the settings' limits, as a sentence;
     // "" for nothing.
     char note[256];
@@ -107,15 +108,20 @@ void grad_scaler_release(struct grad_scaler *scaler);
 
 /* The device state that a loss op multiplies its seed by. */
 struct scaler_state *grad_scaler_scale(struct grad_scaler *scaler);
-enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler, struct adam *adam);
+enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler,
+                                          const struct gradients *gradients);
 /* Unscales, measures the norm of all gradients together (state->grad_norm, for the step's
  * record), and multiplies them so that it is at most max_norm (> 0). There is no clipping
  * without unscaling, so none of gradients that carry a scale. Gradients with an inf or NaN
  * are left as they are: their step is skipped. Instead of unscale(), and refused where
  * that is. */
-enum grad_scaler_call grad_scaler_clip(struct grad_scaler *scaler, struct adam *adam,
-                                       float max_norm);
-enum grad_scaler_call grad_scaler_step(struct grad_scaler *scaler, struct adam *adam);
+enum grad_scaler_call grad_scaler_clip(struct grad_scaler *scaler,
+                                       const struct gradients *gradients, float max_norm);
+/* The second half of it, for gradients that are unscaled. */
+void grad_scaler_limit_norm(struct grad_scaler *scaler, const struct gradients *gradients,
+                            float max_norm);
+enum grad_scaler_call grad_scaler_step(struct grad_scaler *scaler,
+                                       struct optimizer *optimizer);
 enum grad_scaler_call grad_scaler_update(struct grad_scaler *scaler);
 
 /* PyTorch's update(new_scale): sets the scale, leaves the tracker, drops the collected

@@ -8,9 +8,12 @@ static enum status create_fake(struct topology *topology)
 {
     const struct scaled *d = &topology->network[ROLE_D];
     struct arena *arena = &topology->arena;
-    size_t bytes = d->adam->net->param_elements * sizeof(float);
+    struct gradients *fakes = &topology->fake_grads;
+    *fakes = d->optimizer->gradients;
     arena_begin(arena, topology->device, "gradients of D's loss on fakes");
-    arena_reserve(arena, (void **)&topology->fake_grads, bytes);
+    for (int i = 0; i < fakes->count; i++)
+        arena_reserve(arena, (void **)&fakes->block[i].grads,
+                      fakes->block[i].n * sizeof(float));
     arena_reserve(arena, (void **)&topology->sum, sizeof *topology->sum);
     TRY(arena_commit(arena));
     return grad_scaler_create(&topology->fake, topology->device, "d on fakes",
@@ -91,8 +94,10 @@ struct scaler_state *topology_scale(struct topology *topology, enum gan_pass pas
 float *topology_grads(const struct topology *topology, enum gan_pass pass)
 {
     int scaler = scaler_of[topology->kind][pass];
-    return scaler == SCALER_D_FAKE ? topology->fake_grads
-                                   : topology->network[scaler].adam->net->grads;
+    const struct gradients *gradients =
+        scaler == SCALER_D_FAKE ? &topology->fake_grads
+                                : &topology->network[scaler].optimizer->gradients;
+    return gradients->block[0].grads;
 }
 
 /* ---- steps ----------------------------------------------------------------------- */
@@ -103,46 +108,37 @@ static void spread(const struct topology *topology, const struct scaler_state *f
     topology->device->ops->optimizer.scaler_spread(topology->device, from, to, reach);
 }
 
-static void unscale_block(struct grad_scaler *scaler, struct adam *adam, float *grads)
-{
-    float *own = adam->net->grads;
-    adam->net->grads = grads;
-    CHECK(grad_scaler_unscale(scaler, adam) == CALL_OK);
-    adam->net->grads = own;
-}
-
 /* Adds the gradients of D's loss on fakes, both unscaled. A sum of finite ones may not be
  * finite; no scale is to blame for that. */
 static void add_fake_grads(struct topology *topology)
 {
     struct device *device = topology->device;
     const struct scaled *d = &topology->network[ROLE_D];
+    const struct gradients *own = &d->optimizer->gradients;
     const struct ops *ops = device->ops;
-    const struct net *net = d->adam->net;
-    ops->pointwise.add(device, net->grads, topology->fake_grads, net->param_elements);
     ops->memory.zero(device, topology->sum, sizeof *topology->sum);
-    ops->optimizer.grads_check(device, net->grads, net->param_elements, topology->sum);
+    for (int i = 0; i < own->count; i++) {
+        const struct grad_block *block = &own->block[i];
+        ops->pointwise.add(device, block->grads, topology->fake_grads.block[i].grads,
+                           block->n);
+        ops->optimizer.grads_check(device, block->grads, block->n, topology->sum);
+    }
     spread(topology, topology->sum, d->scaler->state, OVERFLOW_SKIPS);
 }
 
 // Brings D's gradients together, unscaled; its state then tells what either loss found.
 static void join_losses(struct topology *topology)
 {
-    struct device *device = topology->device;
     const struct scaled *d = &topology->network[ROLE_D];
     struct scaler_state *real = d->scaler->state, *fake = topology->fake.state;
-    const struct net *net = d->adam->net;
-    unscale_block(d->scaler, d->adam, net->grads);
-    unscale_block(&topology->fake, d->adam, topology->fake_grads);
+    const struct gradients *own = &d->optimizer->gradients;
+    CHECK(grad_scaler_unscale(d->scaler, own) == CALL_OK);
+    CHECK(grad_scaler_unscale(&topology->fake, &topology->fake_grads) == CALL_OK);
     add_fake_grads(topology);
     spread(topology, fake, real, OVERFLOW_SKIPS);
     spread(topology, real, fake, OVERFLOW_SKIPS);
-    if (d->clip_norm == 0.0f)
-        return;
-    const struct optimizer_ops *ops = &device->ops->optimizer;
-    ops->grads_norm(device, net->grads, net->param_elements, &real->grad_norm);
-    ops->grads_clip(device, net->grads, net->param_elements, d->clip_norm,
-                    &real->grad_norm);
+    if (d->clip_norm > 0.0f)
+        grad_scaler_limit_norm(d->scaler, own, d->clip_norm);
 }
 
 // Tells the other network, whose step comes next, of an overflow of this one.
@@ -166,8 +162,9 @@ void topology_step(struct topology *topology, enum role network)
     if (topology_has_own_grads(topology, PASS_D_FAKE) && network == ROLE_D)
         join_losses(topology);
     else if (own->clip_norm > 0.0f)
-        CHECK(grad_scaler_clip(own->scaler, own->adam, own->clip_norm) == CALL_OK);
-    CHECK(grad_scaler_step(own->scaler, own->adam) == CALL_OK);
+        CHECK(grad_scaler_clip(own->scaler, &own->optimizer->gradients, own->clip_norm) ==
+              CALL_OK);
+    CHECK(grad_scaler_step(own->scaler, own->optimizer) == CALL_OK);
     if (topology->skip == SKIP_BOTH)
         hold_other(topology, network);
 }

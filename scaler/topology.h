@@ -45,7 +45,7 @@ enum skip_rule { SKIP_OWN, SKIP_BOTH };
 /* What one network brings. */
 struct scaled {
     struct grad_scaler *scaler;
-    struct adam *adam;
+    struct optimizer *optimizer;
     float clip_norm; // of the unscaled gradients, at most; 0: no clipping
 };
 
@@ -56,9 +56,9 @@ struct topology {
     struct scaled network[ROLES];
 
     // PER_LOSS only.
-    struct grad_scaler fake;  // of D's loss on fakes; its counters are those of D's steps
-    float *fake_grads;        // [param_elements of D] f32
-    struct scaler_state *sum; // device: what the check of the added gradients finds
+    struct grad_scaler fake; // of D's loss on fakes; its counters are those of D's steps
+    struct gradients fake_grads; // as large as D's
+    struct scaler_state *sum;    // device: what the check of the added gradients finds
     struct arena arena;
 };
 

@@ -189,7 +189,7 @@ static void test_the_average_of_constant_weights_is_those_weights(void **state)
     struct scaler_state skips = {.scale = 1.0f, .enabled = 1, .found_inf = 1.0f};
     for (int i = 0; i < 5; i++) {
         ema_prepare_step(&ema, 64, 64 * i);
-        adam_step(&adam, 0, &skips);
+        adam_step(&adam.optimizer, 0, &skips);
     }
     assert_f32_close("ema", ema.average, g.params, g.param_elements, 0, 1e-6, 4);
     adam_release(&adam);

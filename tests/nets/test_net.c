@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "nets/layers/layers.h"
-#include "nets/adam.h"
+#include "nets/optim/adam.h"
 #include "nets/init.h"
 #include "nets/net.h"
 #include "tests/nets/differences.h"
@@ -519,7 +519,7 @@ static void assert_adam_takes(const struct adam_config *config)
         net.grads[i] = g;
     }
     struct scaler_state scaler = {.enabled = 0};
-    adam_step(&adam, 0, &scaler);
+    adam_step(&adam.optimizer, 0, &scaler);
     double m = (1.0 - (double)config->beta1) * (double)g;
     double v = (1.0 - (double)config->beta2) * (double)g * (double)g;
     double stepped =

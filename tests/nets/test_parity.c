@@ -9,6 +9,7 @@
 #include "app/output/safetensors.h"
 #include "nets/dcgan.h"
 #include "nets/init.h"
+#include "nets/optim/adam.h"
 #include "scaler/grad_scaler.h"
 #include "tests/nets/passes.h"
 #include "tests/support/support.h"
@@ -188,7 +189,7 @@ static double judge(struct gan *gan, const struct tensor *images, float target,
 
 static void finish_step(struct grad_scaler *scaler, struct adam *adam)
 {
-    assert_int_equal(grad_scaler_step(scaler, adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(scaler, &adam->optimizer), CALL_OK);
     assert_int_equal(grad_scaler_update(scaler), CALL_OK);
 }
 

@@ -25,6 +25,7 @@
 #include "nets/layers/kind.h"
 #include "nets/layers/layers.h"
 #include "nets/init.h"
+#include "nets/optim/adam.h"
 #include "nets/survey.h"
 #include "scaler/topology.h"
 #include "tests/nets/shared_device.h"
@@ -186,7 +187,8 @@ static void gan_open(struct gan *gan, const struct run *run)
         assert_int_equal(adam_create(&gan->adam[i], net, &adam), STATUS_OK);
         assert_int_equal(grad_scaler_create(&gan->scaler[i], device, net->name, &config),
                          STATUS_OK);
-        network[i] = (struct scaled){.scaler = &gan->scaler[i], .adam = &gan->adam[i]};
+        network[i] = (struct scaled){.scaler = &gan->scaler[i],
+                                     .optimizer = &gan->adam[i].optimizer};
     }
     assert_int_equal(
         topology_create(&gan->topology, TOPOLOGY_PER_NETWORK, SKIP_OWN, network),

@@ -199,7 +199,7 @@ static void changing_in_the_middle_of_an_iteration_aborts(void **state)
     toy_open_default(&toy);
     (void)grad_scaler_scale(&toy.scaler);
     toy_fill_grads(&toy, 1.0f);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     assert_true(toy_aborts(&toy, change));
     assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
     toy_close(&toy);

@@ -44,14 +44,15 @@ static void clipped_gradients_and_their_norm_are_pytorchs(void **state)
         float got[TOY_MAX];
         toy_open_with(&toy, 4096.0, 2.0, 2000);
         set_scaled(&toy, 4096.0f);
-        assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam, pytorch[k].max_norm),
+        assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam.optimizer.gradients,
+                                          pytorch[k].max_norm),
                          CALL_OK);
         toy_get_grads(&toy, got);
         // PyTorch adds squares in f32: its norm may differ in the last bit.
         for (int i = 0; i < COUNT; i++)
             assert_true(fabsf(got[i] - pytorch[k].clipped[i]) <=
                         3e-7f * fabsf(pytorch[k].clipped[i]));
-        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
         assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
         struct step_record record = grad_scaler_record(&toy.scaler);
         assert_true(fabsf(record.grad_norm - NORM) <= 1e-7f * NORM);
@@ -70,8 +71,9 @@ static void a_clipped_step_is_the_same_bits_at_every_power_of_two(void **state)
         float scale = (float)(1 << (8 * k));
         toy_open_with(&toy, (double)scale, 2.0, 2000);
         set_scaled(&toy, scale);
-        assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam, 0.5f), CALL_OK);
-        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+        assert_int_equal(
+            grad_scaler_clip(&toy.scaler, &toy.adam.optimizer.gradients, 0.5f), CALL_OK);
+        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
         struct toy_weights weights = toy_weights(&toy);
         if (k == 0)
             first = weights;
@@ -91,11 +93,12 @@ static void a_norm_that_is_not_finite_clips_nothing_and_skips(void **state)
         struct toy_weights before = toy_weights(&toy);
         set_scaled(&toy, 1024.0f);
         toy_set_grad(&toy, 3, bad[k]);
-        assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam, 1.0f), CALL_OK);
+        assert_int_equal(
+            grad_scaler_clip(&toy.scaler, &toy.adam.optimizer.gradients, 1.0f), CALL_OK);
         toy_get_grads(&toy, got);
         assert_true(got[0] == gradients[0] && got[4] == gradients[4]);
         assert_true(!isfinite(got[3])); // still there to be found by who looks
-        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
         assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
         struct toy_weights after = toy_weights(&toy);
         assert_same_weights(&after, &before);
@@ -113,10 +116,11 @@ static void gradients_whose_norm_is_beyond_f32_are_clipped_all_the_same(void **s
     toy_open_with(&toy, 1.0, 2.0, 2000);
     (void)grad_scaler_scale(&toy.scaler);
     toy_fill_grads(&toy, 3e38f);
-    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam, 1.0f), CALL_OK);
+    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam.optimizer.gradients, 1.0f),
+                     CALL_OK);
     toy_get_grads(&toy, got);
     assert_true(isfinite(got[0]) && got[0] > 0.5f && got[0] < 1.0f);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
     struct step_record record = grad_scaler_record(&toy.scaler);
     assert_true(!record.was_skipped && record.grad_norm == 3.40282347e38f);
@@ -128,14 +132,17 @@ static void clipping_is_refused_after_unscale_and_after_step(void **state)
     (void)state;
     struct toy toy;
     toy_open_with(&toy, 1024.0, 2.0, 2000);
-    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam, 1.0f), CALL_NOT_SCALED);
+    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam.optimizer.gradients, 1.0f),
+                     CALL_NOT_SCALED);
     set_scaled(&toy, 1024.0f);
-    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam, 1.0f), CALL_OK);
-    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam, 1.0f), CALL_UNSCALED_TWICE);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam.optimizer.gradients, 1.0f),
+                     CALL_OK);
+    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam.optimizer.gradients, 1.0f),
+                     CALL_UNSCALED_TWICE);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     float before[TOY_MAX], after[TOY_MAX];
     toy_get_grads(&toy, before);
-    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam, 0.1f),
+    assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam.optimizer.gradients, 0.1f),
                      CALL_UNSCALE_AFTER_STEP);
     toy_get_grads(&toy, after);
     assert_memory_equal(before, after, sizeof before);
@@ -154,14 +161,44 @@ static void without_a_scale_clipping_still_works_and_inf_still_skips(void **stat
         set_scaled(&toy, 1.0f);
         if (is_bad)
             toy_set_grad(&toy, 1, INFINITY);
-        assert_int_equal(grad_scaler_clip(&toy.scaler, &toy.adam, 1.0f), CALL_OK);
+        assert_int_equal(
+            grad_scaler_clip(&toy.scaler, &toy.adam.optimizer.gradients, 1.0f), CALL_OK);
         toy_get_grads(&toy, got);
         assert_true(is_bad ? got[4] == gradients[4] : fabsf(got[4]) < 1.0f);
-        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
         assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
         struct step_record record = grad_scaler_record(&toy.scaler);
         assert_int_equal(record.was_skipped, is_bad);
         assert_int_equal(record.adam_t, !is_bad);
+        toy_close(&toy);
+    }
+}
+
+// The same gradients as one block and as two are checked, unscaled and clipped alike.
+static void a_list_of_blocks_is_one_gradient(void **state)
+{
+    (void)state;
+    for (int is_bad = 0; is_bad < 2; is_bad++) {
+        struct toy toy;
+        float got[TOY_MAX];
+        toy_open_with(&toy, 4096.0, 2.0, 2000);
+        struct gradients *list = &toy.adam.optimizer.gradients;
+        list->count = 2;
+        list->block[1] = (struct grad_block){list->block[0].grads + 2, COUNT - 2};
+        list->block[0].n = 2;
+        set_scaled(&toy, 4096.0f);
+        if (is_bad)
+            toy_set_grad(&toy, COUNT - 1, INFINITY);
+        assert_int_equal(grad_scaler_clip(&toy.scaler, list, pytorch[0].max_norm),
+                         CALL_OK);
+        toy_get_grads(&toy, got);
+        for (int i = 0; i < COUNT && !is_bad; i++)
+            assert_true(fabsf(got[i] - pytorch[0].clipped[i]) <=
+                        3e-7f * fabsf(pytorch[0].clipped[i]));
+        struct scaler_state scaler = grad_scaler_read(&toy.scaler);
+        assert_int_equal(scaler_skips(&scaler), is_bad);
+        if (!is_bad)
+            assert_true(fabsf(scaler.grad_norm - NORM) <= 2e-7f * NORM);
         toy_close(&toy);
     }
 }
@@ -175,8 +212,9 @@ static void both_losses_of_d_are_clipped_as_one_gradient(void **state)
     for (int i = 0; i < ROLES; i++) {
         struct grad_scaler_config config = toy_config(1024.0, 2.0, 2000);
         toy_open(&toy[i], toy_device, COUNT, &config);
-        network[i] = (struct scaled){
-            .scaler = &toy[i].scaler, .adam = &toy[i].adam, .clip_norm = 1.0f};
+        network[i] = (struct scaled){.scaler = &toy[i].scaler,
+                                     .optimizer = &toy[i].adam.optimizer,
+                                     .clip_norm = 1.0f};
     }
     assert_int_equal(topology_create(&topology, TOPOLOGY_PER_LOSS, SKIP_OWN, network),
                      STATUS_OK);
@@ -211,6 +249,7 @@ int main(void)
         cmocka_unit_test(gradients_whose_norm_is_beyond_f32_are_clipped_all_the_same),
         cmocka_unit_test(clipping_is_refused_after_unscale_and_after_step),
         cmocka_unit_test(without_a_scale_clipping_still_works_and_inf_still_skips),
+        cmocka_unit_test(a_list_of_blocks_is_one_gradient),
         cmocka_unit_test(both_losses_of_d_are_clipped_as_one_gradient),
     };
     return cmocka_run_group_tests(tests, toy_open_device, toy_close_device);

@@ -26,8 +26,9 @@ static void nothing_may_come_before_the_first_scale(void **state)
     struct toy toy;
     toy_open_default(&toy);
     toy_fill_grads(&toy, 3.0f);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_NOT_SCALED);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_NOT_SCALED);
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                     CALL_NOT_SCALED);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_NOT_SCALED);
     assert_int_equal(grad_scaler_update(&toy.scaler), CALL_NOT_SCALED);
     float grads[TOY_MAX];
     toy_get_grads(&toy, grads);
@@ -43,8 +44,10 @@ static void unscaling_twice_is_refused_and_leaves_the_gradients(void **state)
     toy_open_with(&toy, 4.0, 2.0, 2000);
     (void)grad_scaler_scale(&toy.scaler);
     toy_fill_grads(&toy, 8.0f);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_OK);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_UNSCALED_TWICE);
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                     CALL_OK);
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                     CALL_UNSCALED_TWICE);
     float grads[TOY_MAX];
     toy_get_grads(&toy, grads);
     assert_true(grads[0] == 2.0f);
@@ -58,18 +61,20 @@ static void after_step_neither_unscale_nor_step_is_allowed_until_update(void **s
     toy_open_default(&toy);
     (void)grad_scaler_scale(&toy.scaler);
     toy_fill_grads(&toy, 8.0f);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     struct toy_weights stepped = toy_weights(&toy);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam),
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
                      CALL_UNSCALE_AFTER_STEP);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_STEPPED_TWICE);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer),
+                     CALL_STEPPED_TWICE);
     float grads[TOY_MAX];
     toy_get_grads(&toy, grads);
     assert_true(grads[0] == 8.0f);
     struct toy_weights now = toy_weights(&toy);
     assert_same_weights(&now, &stepped);
     assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                     CALL_OK);
     toy_close(&toy);
 }
 
@@ -94,7 +99,8 @@ static void update_is_legal_after_unscale_alone(void **state)
     struct toy_weights before = toy_weights(&toy);
     (void)grad_scaler_scale(&toy.scaler);
     toy_fill_grads(&toy, NAN);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                     CALL_OK);
     assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
     assert_toy_scale(&toy, 32768.0f, 0);
     struct toy_weights after = toy_weights(&toy);
@@ -109,9 +115,12 @@ static void a_network_without_gradients_is_an_error_and_no_skip(void **state)
     struct grad_scaler_config config = grad_scaler_default_config();
     toy_open(&toy, toy_device, 0, &config);
     (void)grad_scaler_scale(&toy.scaler);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_NOT_CHECKED);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_OK);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_NOT_CHECKED);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer),
+                     CALL_NOT_CHECKED);
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                     CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer),
+                     CALL_NOT_CHECKED);
     assert_int_equal(grad_scaler_update(&toy.scaler), CALL_NOT_CHECKED);
     struct scaler_state now = grad_scaler_read(&toy.scaler);
     assert_true(now.updates == 0 && now.skipped == 0 && now.adam_t == 0);
@@ -140,7 +149,7 @@ static void setting_the_scale_keeps_the_tracker_and_drops_the_checks(void **stat
     (void)grad_scaler_scale(&toy.scaler);
     toy_fill_grads(&toy, INFINITY);
     struct toy_weights before = toy_weights(&toy);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     assert_int_equal(grad_scaler_set(&toy.scaler, 1000.5), STATUS_OK);
     assert_toy_scale(&toy, 1000.5f, 3);
     struct toy_weights after = toy_weights(&toy);
@@ -176,10 +185,12 @@ static void a_disabled_scaler_steps_plainly_in_any_order_and_never_adapts(void *
     assert_true(toy_scale(&toy) == 1.0f);
     toy_fill_grads(&toy, 8.0f);
     assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_OK);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_OK);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                     CALL_OK);
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                     CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     float grads[TOY_MAX];
     toy_get_grads(&toy, grads);
     assert_true(grads[0] == 8.0f);
@@ -207,9 +218,9 @@ static void a_disabled_scaler_still_keeps_nan_out_of_the_weights(void **state)
     assert_true(grad_scaler_record(&toy.scaler).was_skipped);
     // A second step without update must not inherit the first one's flag.
     toy_fill_grads(&toy, NAN);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     toy_fill_grads(&toy, 1.0f);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     assert_int_equal(grad_scaler_read(&toy.scaler).adam_t, 3);
     toy_close(&toy);
 }

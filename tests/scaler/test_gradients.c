@@ -48,9 +48,10 @@ static void nan_put_in_after_unscale_is_the_callers_and_reaches_the_weights(void
     toy_open_default(&toy);
     (void)grad_scaler_scale(&toy.scaler);
     toy_fill_grads(&toy, 1.0f);
-    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                     CALL_OK);
     toy_set_grad(&toy, 2, NAN);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
     assert_true(isnan(toy_weights(&toy).params[2]));
     assert_false(grad_scaler_record(&toy.scaler).was_skipped);
@@ -84,7 +85,7 @@ static void an_infinity_in_any_micro_batch_spoils_the_whole_sum(void **state)
         toy_fill_grads(&toy, 0.0f);
         add_micro_batch(&toy, up);
         add_micro_batch(&toy, second[i]);
-        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+        assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
         assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
         struct toy_weights after = toy_weights(&toy);
         assert_same_weights(&after, &before);
@@ -104,7 +105,8 @@ static void unscaling_multiplies_by_the_rounded_double_reciprocal(void **state)
         (void)grad_scaler_scale(&toy.scaler);
         float scaled = 0.7531f * scales[i];
         toy_fill_grads(&toy, scaled);
-        assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_OK);
+        assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                         CALL_OK);
         float grads[TOY_MAX];
         toy_get_grads(&toy, grads);
         float inverse = (float)(1.0 / (double)scales[i]);
@@ -121,7 +123,7 @@ static void zero_gradients_leave_finite_weights(void **state)
     struct toy_weights before = toy_weights(&toy);
     (void)grad_scaler_scale(&toy.scaler);
     toy_fill_grads(&toy, 0.0f);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
     struct toy_weights after = toy_weights(&toy);
     assert_memory_equal(after.params, before.params, sizeof after.params);

@@ -12,7 +12,7 @@ static struct step_record take(struct toy *toy, float grad)
 {
     (void)grad_scaler_scale(&toy->scaler);
     toy_fill_grads(toy, grad);
-    assert_int_equal(grad_scaler_step(&toy->scaler, &toy->adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy->scaler, &toy->adam.optimizer), CALL_OK);
     assert_int_equal(grad_scaler_update(&toy->scaler), CALL_OK);
     return grad_scaler_record(&toy->scaler);
 }
@@ -78,7 +78,7 @@ static void backward(struct toy *toy, int network, int t)
 
 static void step_and_update(struct toy *toy)
 {
-    assert_int_equal(grad_scaler_step(&toy->scaler, &toy->adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy->scaler, &toy->adam.optimizer), CALL_OK);
     assert_int_equal(grad_scaler_update(&toy->scaler), CALL_OK);
 }
 

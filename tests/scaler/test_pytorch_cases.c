@@ -44,7 +44,8 @@ static void unscaling_fours_by_a_scale_of_four_gives_ones(void **state)
         toy_open(&toy, device, TOY_MAX, &config);
         (void)grad_scaler_scale(&toy.scaler);
         toy_fill_grads(&toy, 4.0f);
-        assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam), CALL_OK);
+        assert_int_equal(grad_scaler_unscale(&toy.scaler, &toy.adam.optimizer.gradients),
+                         CALL_OK);
         float grads[TOY_MAX];
         toy_get_grads(&toy, grads);
         for (int i = 0; i < TOY_MAX; i++)
@@ -65,7 +66,8 @@ static void assert_found_at(struct toy *toy, size_t at, uint32_t bits)
     (void)grad_scaler_scale(&toy->scaler);
     toy_fill_grads(toy, 1.0f);
     toy_set_grad(toy, at, float_of_bits(bits));
-    assert_int_equal(grad_scaler_unscale(&toy->scaler, &toy->adam), CALL_OK);
+    assert_int_equal(grad_scaler_unscale(&toy->scaler, &toy->adam.optimizer.gradients),
+                     CALL_OK);
     if (found_inf(toy) != (at < n ? 1.0f : 0.0f))
         fail_msg("%s: bits %08x at %zu of %zu: found_inf %g", toy->device->name, bits, at,
                  n, (double)found_inf(toy));
@@ -82,7 +84,7 @@ every_inf_and_nan_is_found_at_every_place_and_none_beyond_the_end(void **state)
         struct toy toy;
         toy_open(&toy, device, 1, &config);
         for (size_t n = 1; n <= 67; n++) { // tails of every vector width
-            toy.net.param_elements = n;
+            toy.net.param_elements = toy.adam.optimizer.gradients.block[0].n = n;
             for (size_t at = 0; at <= n; at++)
                 for (size_t i = 0; i < sizeof bad_bits / sizeof *bad_bits; i++)
                     assert_found_at(&toy, at, bad_bits[i]);
@@ -105,7 +107,7 @@ static void the_largest_and_smallest_finite_gradients_are_not_overflows(void **s
         for (size_t i = 0; i < sizeof finite / sizeof *finite; i++) {
             (void)grad_scaler_scale(&toy.scaler);
             toy_fill_grads(&toy, finite[i]);
-            assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+            assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
             assert_int_equal(grad_scaler_update(&toy.scaler), CALL_OK);
             assert_false(grad_scaler_record(&toy.scaler).was_skipped);
         }
@@ -186,14 +188,15 @@ static void train_step(struct toy *toy, const struct run *run, int iteration)
         toy_set_grad(toy, 13, INFINITY);
     }
     if (run->unscales)
-        assert_int_equal(grad_scaler_unscale(&toy->scaler, &toy->adam), CALL_OK);
+        assert_int_equal(
+            grad_scaler_unscale(&toy->scaler, &toy->adam.optimizer.gradients), CALL_OK);
     if (run->clip_norm > 0)
         clip_gradients(toy, run->clip_norm);
     if (run->is_control) {
-        adam_step(&toy->adam, 0, toy->scaler.state);
+        adam_step(&toy->adam.optimizer, 0, toy->scaler.state);
         return;
     }
-    assert_int_equal(grad_scaler_step(&toy->scaler, &toy->adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy->scaler, &toy->adam.optimizer), CALL_OK);
     assert_int_equal(grad_scaler_update(&toy->scaler), CALL_OK);
 }
 

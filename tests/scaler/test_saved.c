@@ -419,7 +419,7 @@ static void saving_in_the_middle_of_an_iteration_aborts(void **state)
     toy_open_default(&toy);
     (void)grad_scaler_scale(&toy.scaler);
     toy_fill_grads(&toy, 1.0f);
-    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam), CALL_OK);
+    assert_int_equal(grad_scaler_step(&toy.scaler, &toy.adam.optimizer), CALL_OK);
     assert_true(toy_aborts(&toy, save));
     toy_close(&toy);
 }

@@ -28,8 +28,8 @@ static void gan_open(struct gan *gan, struct device *device, enum topology_kind 
     struct scaled network[ROLES];
     for (int i = 0; i < ROLES; i++) {
         toy_open(&gan->toy[i], device, PARAMS, config);
-        network[i] =
-            (struct scaled){.scaler = &gan->toy[i].scaler, .adam = &gan->toy[i].adam};
+        network[i] = (struct scaled){.scaler = &gan->toy[i].scaler,
+                                     .optimizer = &gan->toy[i].adam.optimizer};
     }
     assert_int_equal(topology_create(&gan->topology, kind, skip, network), STATUS_OK);
 }

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "nets/optim/adam.h"
 #include "scaler/grad_scaler.h"
 
 #define TOY_MAX 96 // room of every array; param_elements may be less
