@@ -126,7 +126,7 @@ static enum status create_training(struct trainer *trainer, int role)
     // ends at the smallest scale that can be divided by.
     if (scaler.min_scale == 0.0)
         scaler.min_scale = (double)FLT_MIN;
-    net_initialise(net, (uint64_t)config->seed, (uint64_t)role);
+    TRY(net_initialise(net, (uint64_t)config->seed, (uint64_t)role));
     TRY(adam_create(&trainer->adam[role], net, &adam));
     return grad_scaler_create(&trainer->scaler[role], trainer->device, role_name(role),
                               &scaler);

@@ -29,9 +29,14 @@ void arena_reserve_at(struct arena *arena, void **pointer, size_t offset)
     CHECK(offset <= arena->bytes, "%s: offset %zu of %zu", arena->name, offset,
           arena->bytes);
     if (arena->slot_count == arena->slot_room) {
-        arena->slot_room = arena->slot_room ? arena->slot_room * 2 : 32;
-        arena->slots = realloc(arena->slots, arena->slot_room * sizeof *arena->slots);
-        CHECK_MEMORY(arena->slots, "%zu slots of %s", arena->slot_room, arena->name);
+        size_t room = arena->slot_room ? arena->slot_room * 2 : 32;
+        struct arena_slot *slots = realloc(arena->slots, room * sizeof *slots);
+        if (!slots) {
+            arena->lacks_slots = 1;
+            return;
+        }
+        arena->slots = slots;
+        arena->slot_room = room;
     }
     arena->slots[arena->slot_count++] = (struct arena_slot){pointer, offset};
 }
@@ -44,6 +49,8 @@ void arena_reserve(struct arena *arena, void **pointer, size_t bytes)
 enum status arena_commit(struct arena *arena)
 {
     CHECK(!arena->block, "%s was committed already", arena->name);
+    if (arena->lacks_slots)
+        return memory_missing("the list of %s", arena->name);
     // One spare unit, so that slots of zero bytes at the end point into the block too.
     size_t bytes =
         arena->bytes > SIZE_MAX - ARENA_ALIGN ? SIZE_MAX : arena->bytes + ARENA_ALIGN;

@@ -29,7 +29,8 @@ struct arena {
     const char *name; // for messages: what the memory is for
     struct arena_slot *slots;
     size_t slot_count, slot_room;
-    size_t bytes; // reserved so far
+    int lacks_slots; // no memory for the list: arena_commit() fails
+    size_t bytes;    // reserved so far
     void *block;
 };
 
@@ -45,7 +46,8 @@ void arena_reserve_at(struct arena *arena, void **pointer, size_t offset);
 /* Reserves `bytes` without a pointer and returns the offset of the region. */
 size_t arena_region(struct arena *arena, size_t bytes);
 
-/* Allots the block, zeroed. STATUS_FAILED names the role and the bytes that were wanted. */
+/* Allots the block, zeroed. STATUS_FAILED names the role and the bytes that were wanted,
+ * or says that memory was short for the list of pointers. */
 enum status arena_commit(struct arena *arena);
 void arena_release(struct arena *arena);
 

@@ -40,11 +40,11 @@ static void fill_buffers(struct net *net, float *host)
             host[net->buffer[i].offset + (size_t)k] = net->buffer[i].initial;
 }
 
-void net_initialise(struct net *net, uint64_t seed, uint64_t salt)
+enum status net_initialise(struct net *net, uint64_t seed, uint64_t salt)
 {
     const struct memory_ops *memory = &net->device->ops->memory;
     float *host = calloc(net->param_elements + net->buffer_elements, sizeof *host);
-    CHECK_MEMORY(host, "%zu weights", net->param_elements);
+    TRY_MEMORY(host, "%zu weights", net->param_elements);
     for (int i = 0; i < net->param_count; i++)
         fill_param(&net->param[i].shape, net->param[i].role, seed,
                    salt << 16 | (uint64_t)i, host + net->param[i].offset);
@@ -57,4 +57,5 @@ void net_initialise(struct net *net, uint64_t seed, uint64_t salt)
     }
     free(host);
     net_params_changed(net);
+    return STATUS_OK;
 }

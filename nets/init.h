@@ -11,7 +11,7 @@
 
 #include "nets/net.h"
 
-/* `salt` keeps two nets of one seed apart (0 for G, 1 for D). */
-void net_initialise(struct net *net, uint64_t seed, uint64_t salt);
+/* `salt` keeps two nets of one seed apart (0 for G, 1 for D). STATUS_FAILED without memory. */
+enum status net_initialise(struct net *net, uint64_t seed, uint64_t salt);
 
 #endif

@@ -380,6 +380,33 @@ test_any_allocation_that_fails_leaves_the_last_snapshot_and_the_run(void **state
     trainer_release(&trainer);
 }
 
+// As for fp32-layer: what a run trained is there again whichever allocation fails.
+static void test_a_rebuild_without_memory_fails_and_keeps_the_trainer(void **state)
+{
+    (void)state;
+    struct config config = small_config();
+    struct trainer trainer;
+    assert_int_equal(trainer_create(&trainer, &config), STATUS_OK);
+    const float *weights = trainer.gan.net[ROLE_G].params;
+    enum status status = STATUS_FAILED;
+    int number = 0;
+    while (status != STATUS_OK) {
+        allocations = 0;
+        fails_at = ++number;
+        status = trainer_rebuild(&trainer);
+        fails_at = 0;
+        if (status == STATUS_OK)
+            break;
+        assert_int_equal(status, STATUS_FAILED);
+        assert_ptr_equal(trainer.gan.net[ROLE_G].params, weights);
+    }
+    assert_true(number > 20 && allocations < number); // each of them failed once
+    assert_int_equal(trainer_start_data(&trainer), STATUS_OK);
+    train_step(&trainer);
+    assert_int_equal(train_collect_all(&trainer), STATUS_OK);
+    trainer_release(&trainer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +415,7 @@ int main(void)
         TEST(test_settings_and_the_clock_are_not_in_the_digest),
         TEST(test_scales_and_counts_can_be_shown_before_a_step_is_taken),
         TEST(test_any_allocation_that_fails_leaves_the_last_snapshot_and_the_run),
+        TEST(test_a_rebuild_without_memory_fails_and_keeps_the_trainer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
