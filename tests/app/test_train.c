@@ -308,6 +308,11 @@ static void test_the_losses_of_a_step_are_of_every_image_of_each_kind(void **sta
                     losses.of[PASS_D_FAKE].loss == fake);
         assert_true(real > 0.0 && fake > 0.0 && real != fake);
     }
+    // Those of the step are the last turn's, which differ from the first's.
+    struct step_losses first = train_turn_losses(&trainer, 0);
+    struct step_losses last = train_turn_losses(&trainer, 1);
+    assert_true(first.of[PASS_D_REAL].loss != last.of[PASS_D_REAL].loss);
+    assert_true(train_losses(&trainer).of[PASS_D_REAL].loss == last.of[PASS_D_REAL].loss);
     trainer_release(&trainer);
 }
 

@@ -79,6 +79,18 @@ static void test_every_mark_of_kimg_comes_once(void **state)
                               "000000.600, " MARKS " 000000\n");
 }
 
+static void test_a_run_keeps_as_many_snapshots_as_it_is_given(void **state)
+{
+    (void)state;
+    char text[4096];
+    twinscale_must("train " SMALL_RUN " --keep 2 --out '%s' --kimg 0.128 --snap 0.032",
+                   out);
+    assert_int_equal(
+        run_command(text, sizeof text, "cd '%s' && echo snapshot-*", run_in(out)), 0);
+    assert_string_equal(
+        text, "snapshot-000000.096.safetensors snapshot-000000.128.safetensors\n");
+}
+
 static void test_a_killed_run_resumes_to_the_same_bytes(void **state)
 {
     (void)state;
@@ -255,6 +267,7 @@ int main(void)
         TEST(test_d_beats_chance_and_g_answers),
         TEST(test_ds_loss_is_that_on_real_images_and_that_on_fakes),
         TEST(test_every_mark_of_kimg_comes_once),
+        TEST(test_a_run_keeps_as_many_snapshots_as_it_is_given),
         TEST(test_a_killed_run_resumes_to_the_same_bytes),
         TEST(test_the_number_of_threads_changes_no_byte),
         TEST(test_an_overflow_in_d_leaves_g_stepping),
