@@ -240,6 +240,22 @@ static void test_every_number_of_the_state_is_saved_and_loaded(void **state)
     trainer_release(&loaded);
 }
 
+static void test_as_many_images_with_other_pixels_are_other_data(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct checkpoint *checkpoint;
+    open_trainer(&trainer);
+    assert_int_equal(checkpoint_save(&trainer, path), STATUS_OK);
+    assert_int_equal(checkpoint_open(path, &checkpoint), STATUS_OK);
+    assert_int_equal(checkpoint_load(checkpoint, &trainer), STATUS_OK);
+    trainer.dataset->digest ^= 1;
+    assert_int_equal(checkpoint_load(checkpoint, &trainer), STATUS_DATA);
+    assert_non_null(strstr(status_message(), "has other pixels"));
+    checkpoint_close(checkpoint);
+    trainer_release(&trainer);
+}
+
 static void test_settings_and_the_clock_are_not_in_the_digest(void **state)
 {
     (void)state;
@@ -412,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_every_number_of_the_state_is_in_the_digest),
         TEST(test_every_number_of_the_state_is_saved_and_loaded),
+        TEST(test_as_many_images_with_other_pixels_are_other_data),
         TEST(test_settings_and_the_clock_are_not_in_the_digest),
         TEST(test_scales_and_counts_can_be_shown_before_a_step_is_taken),
         TEST(test_any_allocation_that_fails_leaves_the_last_snapshot_and_the_run),
