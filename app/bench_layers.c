@@ -238,7 +238,6 @@ static void take_medians(struct layer_bench *layers)
 // scale is still a guess, says nothing here.
 static enum status take_one_step(struct trainer *trainer)
 {
-    trainer->config.on_overflow_storm = STORM_WARN;
     TRY(trainer_start_data(trainer));
     train_step(trainer);
     return train_collect_all(trainer);

@@ -12,6 +12,7 @@
 
 #include "app/bench.h"
 #include "app/output/progress.h"
+#include "app/storm.h"
 #include "app/train.h"
 
 #define ROUNDS 15
@@ -89,11 +90,10 @@ static enum status time_steps(struct bench *bench, struct trainer *trainer, int 
     *is_whole = 1;
     for (int i = 0; i < steps && *is_whole; i++) {
         train_step(trainer);
-        while (train_pending(trainer) > trainer->device->steps_ahead)
-            TRY(train_collect(trainer));
+        TRY(storm_collect(trainer, trainer->device->steps_ahead));
         *is_whole = !bench_must_end(bench);
     }
-    TRY(train_collect_all(trainer));
+    TRY(storm_collect(trainer, 0));
     *seconds = now_seconds() - started;
     return STATUS_OK;
 }

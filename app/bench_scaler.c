@@ -16,6 +16,7 @@
 #include "app/json_text.h"
 #include "app/output/progress.h"
 #include "app/step_point.h"
+#include "app/storm.h"
 #include "app/train.h"
 
 #define GRID_SIDE 16
@@ -92,10 +93,9 @@ static void show_progress(const struct session *session)
 static enum status collect(struct session *session, int left)
 {
     while (train_pending(session->trainer) > left) {
-        enum status status = train_collect(session->trainer);
-        if (status == STATUS_OK || status == STATUS_DIVERGED)
-            keep_step(session);
-        TRY(status);
+        TRY(train_collect(session->trainer));
+        keep_step(session);
+        TRY(storm_check(session->trainer));
     }
     return STATUS_OK;
 }

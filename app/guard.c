@@ -21,25 +21,55 @@ static void event_storm(struct run *run, const struct storm *storm, const char *
                           "scale", (double)storm->scale, "reason", storm->reason));
 }
 
+/* ---- the decision ---------------------------------------------------------------- */
+
+static void decide_warnings(const struct trainer *trainer, int in_storm[ROLES],
+                            struct recovery *recovery)
+{
+    for (int network = 0; network < ROLES; network++) {
+        if (trainer->record[network].skipped_in_a_row == 0)
+            in_storm[network] = 0;
+        if (in_storm[network] ||
+            !storm_find_in(trainer, network, &recovery->warning[network]))
+            continue;
+        in_storm[network] = recovery->warns_of[network] = 1;
+        recovery->action = RECOVERY_WARN;
+    }
+}
+
+void recovery_decide(const struct trainer *trainer, int in_storm[ROLES],
+                     struct recovery *recovery)
+{
+    const struct config *config = &trainer->config;
+    int rollbacks = trainer->progress.rollbacks;
+    recovery->action = RECOVERY_CONTINUE;
+    recovery->why[0] = '\0';
+    memset(recovery->warns_of, 0, sizeof recovery->warns_of);
+    if (config->on_overflow_storm == STORM_WARN) {
+        decide_warnings(trainer, in_storm, recovery);
+        return;
+    }
+    if (!storm_find(trainer, &recovery->storm))
+        return;
+    recovery->action = RECOVERY_STOP;
+    if (config->on_overflow_storm == STORM_F32)
+        recovery->action = RECOVERY_MOVE_TO_F32;
+    if (config->on_overflow_storm != STORM_ROLLBACK)
+        return;
+    if (rollbacks < config->max_rollbacks)
+        recovery->action = RECOVERY_ROLL_BACK;
+    else
+        snprintf(recovery->why, sizeof recovery->why, "given up after %d rollback%s",
+                 rollbacks, PLURAL(rollbacks));
+}
+
 /* ---- warning --------------------------------------------------------------------- */
 
-void guard_warn(struct run *run)
+static void warn(struct run *run, const struct storm *storm)
 {
-    struct trainer *trainer = &run->trainer;
-    if (run->config.on_overflow_storm != STORM_WARN)
-        return;
-    for (int network = 0; network < ROLES; network++) {
-        struct storm storm;
-        if (trainer->record[network].skipped_in_a_row == 0)
-            run->in_storm[network] = 0;
-        if (run->in_storm[network] || !storm_find_in(trainer, network, &storm))
-            continue;
-        run->in_storm[network] = 1;
-        report_say(&run->report,
-                   "warning: %s; training goes on (--on-overflow-storm warn)",
-                   storm.reason);
-        event_storm(run, &storm, "warn");
-    }
+    report_say(&run->report, "warning: %s; training goes on (--on-overflow-storm warn)",
+               storm->reason);
+    event_storm(run, storm, "warn");
 }
 
 /* ---- going back ------------------------------------------------------------------ */
@@ -118,9 +148,7 @@ static enum status load(struct trainer *trainer, const char *path)
 static enum status drop_pending(struct trainer *trainer)
 {
     while (train_pending(trainer) > 0) {
-        enum status status = train_collect(trainer);
-        if (status != STATUS_DIVERGED)
-            TRY(status);
+        TRY(train_collect(trainer));
     }
     return STATUS_OK;
 }
@@ -199,9 +227,7 @@ static enum status roll_back(struct run *run, const struct storm *storm)
 static enum status take_pending(struct run *run)
 {
     while (train_pending(&run->trainer) > 0) {
-        enum status status = train_collect(&run->trainer);
-        if (status != STATUS_DIVERGED)
-            TRY(status);
+        TRY(train_collect(&run->trainer));
         report_step(&run->report);
     }
     return STATUS_OK;
@@ -338,17 +364,6 @@ static enum status give_up(struct run *run, const struct storm *storm, const cha
     return status_fail(STATUS_DIVERGED, "%s", reason);
 }
 
-static enum status roll_back_or_stop(struct run *run, const struct storm *storm)
-{
-    int rollbacks = run->trainer.progress.rollbacks;
-    char why[64];
-    if (rollbacks < run->config.max_rollbacks)
-        return roll_back(run, storm);
-    snprintf(why, sizeof why, "given up after %d rollback%s", rollbacks,
-             rollbacks == 1 ? "" : "s");
-    return give_up(run, storm, why);
-}
-
 static enum status move_or_stop(struct run *run, const struct storm *storm)
 {
     char why[512];
@@ -360,13 +375,18 @@ static enum status move_or_stop(struct run *run, const struct storm *storm)
     return give_up(run, storm, why);
 }
 
-enum status guard_storm(struct run *run)
+enum status recovery_carry_out(struct run *run, const struct recovery *recovery)
 {
-    struct storm storm;
-    CHECK(storm_find(&run->trainer, &storm));
-    switch (run->config.on_overflow_storm) {
-    case STORM_ROLLBACK: return roll_back_or_stop(run, &storm);
-    case STORM_F32: return move_or_stop(run, &storm);
-    default: return give_up(run, &storm, "");
+    switch (recovery->action) {
+    case RECOVERY_CONTINUE: break;
+    case RECOVERY_WARN:
+        for (int network = 0; network < ROLES; network++)
+            if (recovery->warns_of[network])
+                warn(run, &recovery->warning[network]);
+        break;
+    case RECOVERY_ROLL_BACK: return roll_back(run, &recovery->storm);
+    case RECOVERY_MOVE_TO_F32: return move_or_stop(run, &recovery->storm);
+    case RECOVERY_STOP: return give_up(run, &recovery->storm, recovery->why);
     }
+    return STATUS_OK;
 }

@@ -1,5 +1,5 @@
 /* guard.h - what a run does in an overflow storm: stop, go back, mend, or warn.
- * Flow:  train_collect() -> report_step() -> [guard_warn], or [guard_storm] where it failed.
+ * Flow:  train_collect() -> report_step() -> [recovery_decide] -> [recovery_carry_out].
  * Owns:  nothing; its state is in struct run.
  *
  * A rollback takes the last snapshot from outside of a storm, halves the scale once for each
@@ -17,14 +17,33 @@
 #define APP_GUARD_H
 
 #include "app/run.h"
+#include "app/storm.h"
 
-/* After a step was collected and reported: with "warn", says once a storm that it is one. */
-void guard_warn(struct run *run);
+enum recovery_action {
+    RECOVERY_CONTINUE,
+    RECOVERY_WARN,
+    RECOVERY_ROLL_BACK,
+    RECOVERY_MOVE_TO_F32,
+    RECOVERY_STOP
+};
 
-/* After train_collect() found a storm. STATUS_OK when the run has gone back, or some layers
- * are f32 now, and has no step on its way; STATUS_DIVERGED when it is given up, with a
- * post-mortem. */
-enum status guard_storm(struct run *run);
+/* What a step calls for. */
+struct recovery {
+    enum recovery_action action;
+    struct storm storm; // of all actions but CONTINUE and WARN
+    char why[64];       // of STOP: what was tried before, or ""
+    int warns_of[ROLES];
+    struct storm warning[ROLES];
+};
+
+/* Of the step that was last collected, by config.on_overflow_storm; changes nothing but
+ * in_storm[], the caller's: a warning of each network comes once a storm. */
+void recovery_decide(const struct trainer *trainer, int in_storm[ROLES],
+                     struct recovery *recovery);
+
+/* After that step was reported. STATUS_OK when the run goes on, after a rollback or a move to
+ * f32 with no step on its way; STATUS_DIVERGED when it is given up, with a post-mortem. */
+enum status recovery_carry_out(struct run *run, const struct recovery *recovery);
 
 /* After run->last_snapshot was written: is that one to go back to? */
 void guard_saved(struct run *run);

@@ -9,6 +9,7 @@
 #include "app/control.h"
 #include "app/forecast.h"
 #include "app/signals.h"
+#include "app/storm.h"
 #include "app/layer_types.h"
 #include "app/report_events.h"
 #include "app/summary.h"
@@ -333,12 +334,10 @@ enum status run_dry(struct run *run)
     double started = 0.0;
     for (int i = 0; i < warm_up + steps; i++) {
         train_step(trainer);
-        if (i + 1 == warm_up || i + 1 == warm_up + steps)
-            TRY(train_collect_all(trainer));
+        int is_end = i + 1 == warm_up || i + 1 == warm_up + steps;
+        TRY(storm_collect(trainer, is_end ? 0 : trainer->device->steps_ahead));
         if (i + 1 == warm_up)
             started = now_seconds();
-        while (train_pending(trainer) > trainer->device->steps_ahead)
-            TRY(train_collect(trainer));
     }
     double images = (double)config_step_images(&run->config) * steps;
     double per_kimg = (now_seconds() - started) / images * 1000.0;

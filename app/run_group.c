@@ -15,6 +15,7 @@
 #include "app/report_events.h"
 #include "app/run.h"
 #include "app/signals.h"
+#include "app/storm.h"
 #include "app/train.h"
 
 /* ---- from one process to many ---------------------------------------------------- */
@@ -173,9 +174,7 @@ enum status run_compare_scalers(struct run *run)
 static enum status take_step(struct trainer *trainer)
 {
     train_step(trainer);
-    while (train_pending(trainer) > trainer->device->steps_ahead)
-        TRY(train_collect(trainer));
-    return STATUS_OK;
+    return storm_collect(trainer, trainer->device->steps_ahead);
 }
 
 enum status run_follow(struct run *run)
@@ -186,11 +185,11 @@ enum status run_follow(struct run *run)
         switch (order) {
         case ORDER_STEP: TRY(take_step(&run->trainer)); break;
         case ORDER_COMPARE:
-            TRY(train_collect_all(&run->trainer));
+            TRY(storm_collect(&run->trainer, 0));
             TRY(run_compare_scalers(run));
             break;
         case ORDER_CHANGE:
-            TRY(train_collect_all(&run->trainer));
+            TRY(storm_collect(&run->trainer, 0));
             TRY(run_follow_change(run));
             break;
         case ORDER_END: return STATUS_OK;

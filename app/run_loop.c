@@ -135,15 +135,11 @@ static enum status serve(struct run *run, int requests, int *must_end)
 static enum status collect(struct run *run, int left)
 {
     while (train_pending(&run->trainer) > left) {
-        enum status status = train_collect(&run->trainer);
-        if (status == STATUS_OK ||
-            status == STATUS_DIVERGED) { // both have taken the step
-            report_step(&run->report);
-            guard_warn(run);
-        }
-        if (status == STATUS_DIVERGED)
-            status = guard_storm(run);
-        TRY(status);
+        struct recovery recovery;
+        TRY(train_collect(&run->trainer));
+        report_step(&run->report);
+        recovery_decide(&run->trainer, run->in_storm, &recovery);
+        TRY(recovery_carry_out(run, &recovery));
     }
     return STATUS_OK;
 }

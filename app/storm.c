@@ -100,3 +100,20 @@ int storm_find(const struct trainer *trainer, struct storm *storm)
     storm->is_in_both = is_in_g;
     return 1;
 }
+
+enum status storm_check(const struct trainer *trainer)
+{
+    struct storm storm;
+    if (trainer->config.on_overflow_storm == STORM_WARN || !storm_find(trainer, &storm))
+        return STATUS_OK;
+    return status_fail(STATUS_DIVERGED, "%s", storm.reason);
+}
+
+enum status storm_collect(struct trainer *trainer, int left)
+{
+    while (train_pending(trainer) > left) {
+        TRY(train_collect(trainer));
+        TRY(storm_check(trainer));
+    }
+    return STATUS_OK;
+}

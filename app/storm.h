@@ -1,5 +1,5 @@
 /* storm.h - an overflow storm: a network that skips on and on.
- * Flow:  train_collect() -> [storm_find] -> guard.c stops, goes back, or warns.
+ * Flow:  train_collect() -> [storm_find] -> guard.c decides: stop, go back, or warn.
  * Owns:  nothing.
  *
  * It is one when a network has skipped config.max_skips steps in a row, or has overflowed at
@@ -24,5 +24,12 @@ struct storm {
 int storm_find(const struct trainer *trainer, struct storm *storm);
 /* The same of one network. */
 int storm_find_in(const struct trainer *trainer, int network, struct storm *storm);
+
+/* For who does nothing about it: STATUS_DIVERGED with the reason where there is one that
+ * config.on_overflow_storm does not let pass. */
+enum status storm_check(const struct trainer *trainer);
+
+/* Collects steps, and checks each, until at most `left` of them are on their way. */
+enum status storm_collect(struct trainer *trainer, int left);
 
 #endif

@@ -1,7 +1,5 @@
-/* train.c - reading what steps did: records, losses, and whether they are a storm. */
+/* train.c - reading what steps did: records and losses. */
 #include "app/train.h"
-
-#include "app/storm.h"
 
 int train_pending(const struct trainer *trainer)
 {
@@ -31,10 +29,7 @@ enum status train_collect(struct trainer *trainer)
 {
     TRY(results_take(&trainer->results, &trainer->last, &trainer->last_place));
     take_records(trainer);
-    struct storm storm;
-    if (trainer->config.on_overflow_storm == STORM_WARN || !storm_find(trainer, &storm))
-        return STATUS_OK;
-    return status_fail(STATUS_DIVERGED, "%s", storm.reason);
+    return STATUS_OK;
 }
 
 enum status train_collect_all(struct trainer *trainer)

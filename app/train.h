@@ -22,9 +22,8 @@ void train_real_again(struct trainer *trainer);
 /* Steps that are queued and not collected. */
 int train_pending(const struct trainer *trainer);
 
-/* Waits for the oldest of them: trainer->last and every player's record then tell what it
- * did. STATUS_FAILED is a device fault, STATUS_DIVERGED an overflow storm (storm.h) that
- * config.on_overflow_storm does not let pass; both name what was found. */
+/* Waits for the oldest of them: trainer->last and trainer->record[] then tell what it did.
+ * STATUS_FAILED is a device fault, which is named. */
 enum status train_collect(struct trainer *trainer);
 
 /* Collects all that are queued, for who wants only the last one's results. */
