@@ -73,6 +73,7 @@ static int shares_scale(const struct config *config)
 
 static struct network_config *network_config(struct config *config, int network)
 {
+    CHECK(network >= 0 && network < ROLES, "network %d", network);
     return &config->network[network];
 }
 
