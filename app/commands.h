@@ -2,7 +2,7 @@
 #ifndef APP_COMMANDS_H
 #define APP_COMMANDS_H
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 /* `twinscale sample CHECKPOINT --seeds 0-63 --grid 8x8 [--raw] -o grid.png` */
 enum status sample_command(int argc, char **argv);

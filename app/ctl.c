@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/change.h"
+#include "app/live/change.h"
 #include "app/commands.h"
-#include "app/control.h"
+#include "app/live/control.h"
 
 static void print_help(void)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "app/commands.h"
-#include "app/config.h"
+#include "app/config/config.h"
 #include "app/input/data_check.h"
 
 static void print_help(void)

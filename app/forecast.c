@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "app/output/progress.h"
-#include "app/rehearsal.h"
+#include "app/view/progress.h"
+#include "app/train/rehearsal.h"
 
 #define SURE_SEC 0.5 // of a step: what warms up is little beside it
 

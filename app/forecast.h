@@ -4,7 +4,7 @@
 #ifndef APP_FORECAST_H
 #define APP_FORECAST_H
 
-#include "app/trainer.h"
+#include "app/train/trainer.h"
 
 #define FORECAST_LONG_SEC 3600.0 // a run that takes longer is told so at its head
 

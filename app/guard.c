@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/checkpoint.h"
+#include "app/record/checkpoint.h"
 #include "app/post_mortem.h"
 #include "app/report_events.h"
-#include "app/storm.h"
-#include "app/train.h"
+#include "app/recovery/storm.h"
+#include "app/train/train.h"
 
 static void event_storm(struct run *run, const struct storm *storm, const char *action)
 {

@@ -17,7 +17,7 @@
 #define APP_GUARD_H
 
 #include "app/run.h"
-#include "app/storm.h"
+#include "app/recovery/storm.h"
 
 enum recovery_action {
     RECOVERY_CONTINUE,

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/checkpoint.h"
+#include "app/record/checkpoint.h"
 #include "app/commands.h"
 #include "app/info.h"
-#include "app/layer_types.h"
-#include "app/output/progress.h"
-#include "app/output/run_folder.h"
-#include "app/summary.h"
-#include "nets/precision.h"
+#include "app/record/layer_types.h"
+#include "app/view/progress.h"
+#include "app/record/run_folder.h"
+#include "app/record/summary.h"
+#include "nets/layers/kinds.h"
 
 /* What is shown of a checkpoint. */
 enum part { PART_ALL, PART_DIGEST, PART_TYPES, PART_JSON };
@@ -89,18 +89,23 @@ enum status info_each_net(const struct config *config,
                           void (*visit)(void *context, const struct net *net),
                           void *context)
 {
-    static struct net net;
+    enum status (*const build[ROLES])(struct net *, struct device *,
+                                      const struct dcgan_config *, enum dtype, int) = {
+        [ROLE_G] = dcgan_generator, [ROLE_D] = dcgan_discriminator};
+    struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
     struct device *device;
     TRY(device_open("cpu", 1, &device));
-    struct dcgan_config sizes = trainer_dcgan_config(config, config->channels);
-    TRY(dcgan_generator(&net, device, &sizes, trainer_dtype(config, ROLE_G),
-                        config->batch));
-    visit(context, &net);
-    TRY(dcgan_discriminator(&net, device, &sizes, trainer_dtype(config, ROLE_D),
-                            config->batch));
-    visit(context, &net);
+    enum status status = STATUS_OK;
+    for (int role = 0; role < ROLES && status == STATUS_OK; role++) {
+        struct net net;
+        status =
+            build[role](&net, device, &sizes, trainer_dtype(config, role), config->batch);
+        if (status == STATUS_OK)
+            visit(context, &net);
+        net_release(&net);
+    }
     device_close(device);
-    return STATUS_OK;
+    return status;
 }
 
 static void print_summary(void *context, const struct net *net)
@@ -193,7 +198,7 @@ enum status info_command(int argc, char **argv)
             source = argv[i];
     }
     if (!source && part == PART_TYPES) {
-        precision_print(stdout);
+        kinds_print_policies(stdout);
         return STATUS_OK;
     }
     if (!source)

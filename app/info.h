@@ -4,7 +4,7 @@
 #ifndef APP_INFO_H
 #define APP_INFO_H
 
-#include "app/checkpoint.h"
+#include "app/record/checkpoint.h"
 
 /* Both networks of a config, G first, as their tables show them: built, without weights. */
 enum status info_each_net(const struct config *config,

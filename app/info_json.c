@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/checkpoint_json.h"
-#include "app/json_text.h"
-#include "app/summary.h"
+#include "app/record/checkpoint_json.h"
+#include "app/files/json_text.h"
+#include "app/record/summary.h"
 
 static json_t *checked(json_t *json)
 {

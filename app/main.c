@@ -8,7 +8,7 @@
 
 #include "app/commands.h"
 #include "app/run.h"
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 struct command {
     const char *name, *arguments, *help;

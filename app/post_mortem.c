@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "app/diagnosis.h"
-#include "app/json_text.h"
-#include "app/output/atomic_file.h"
-#include "app/output/set_aside.h"
-#include "app/regular_file.h"
+#include "app/recovery/diagnosis.h"
+#include "app/files/json_text.h"
+#include "app/files/atomic_file.h"
+#include "app/files/set_aside.h"
+#include "app/files/regular_file.h"
 #include "app/report_events.h"
 
 #define IMAGES_MAX 1024

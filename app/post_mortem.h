@@ -9,7 +9,7 @@
 #define APP_POST_MORTEM_H
 
 #include "app/report.h"
-#include "app/storm.h"
+#include "app/recovery/storm.h"
 
 /* Of the step that was last collected, in which `storm` was found. `path` receives the
  * folder. What is there from earlier is set aside (set_aside.h). STATUS_FAILED with file and reason. */

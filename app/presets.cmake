@@ -13,7 +13,7 @@ foreach(preset IN LISTS PRESETS)
 endforeach()
 file(CONFIGURE OUTPUT ${PRESETS_C} @ONLY CONTENT [[
 // Made by app/presets.cmake from assets/presets; edit those.
-#include "app/config_table.h"
+#include "app/config/config_table.h"
 
 const struct embedded_preset embedded_presets[] = {
 @rows@};

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "app/output/history_recall.h"
+#include "app/view/history_recall.h"
 #include "app/forecast.h"
 #include "app/report_events.h"
-#include "app/step_point.h"
-#include "app/train.h"
+#include "app/view/step_point.h"
+#include "app/train/train.h"
 
 #define PUBLISH_SEC 0.1   // the window redraws at most 10 times a second
 #define SAMPLE_SHARE 0.01 // of the time, for drawing samples for the window

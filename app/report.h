@@ -10,10 +10,10 @@
 
 #include <stdatomic.h>
 
-#include "app/output/monitor.h"
-#include "app/output/progress.h"
-#include "app/output/run_folder.h"
-#include "app/trainer.h"
+#include "app/view/monitor.h"
+#include "app/view/progress.h"
+#include "app/record/run_folder.h"
+#include "app/train/trainer.h"
 #include "scaler/watch.h"
 
 /* A mean logit of 50 on the wrong side: f32 cannot tell its sigmoid from 0 or 1 from 17 on. A
@@ -70,7 +70,7 @@ void report_step(struct report *report);
 /* What was looked at in the step that was just taken (probe.h), into layers.jsonl and the heat
  * map: a line is one object with "reason" ("grad-stats", "skip D", "skip G"), "scale_g",
  * "scale_d" (the scales that gradients below carry), "step", "kimg", "timestamp",
- * "rollbacks" (output/rollbacks.h) and "layers", a list of one object a tensor:
+ * "rollbacks" (record/rollbacks.h) and "layers", a list of one object a tensor:
  *   pass       real and fakes are D's losses, generator is G's
  *   layer      "d.conv3"
  *   tensor     activation, activation gradient, weight gradient

@@ -7,13 +7,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "app/change.h"
-#include "app/diagnosis.h"
-#include "app/init_scale.h"
-#include "app/json_text.h"
-#include "app/output/history_note.h"
-#include "app/outlier.h"
-#include "app/train.h"
+#include "app/live/change.h"
+#include "app/recovery/diagnosis.h"
+#include "app/recovery/init_scale.h"
+#include "app/files/json_text.h"
+#include "app/view/history_note.h"
+#include "app/recovery/outlier.h"
+#include "app/train/train.h"
 
 #define IMAGES_MAX 1024 // of a skip, in events.jsonl
 

@@ -2,7 +2,7 @@
  * Flow:  report_step() -> [event_optimizer_step] -> events.jsonl, log.txt.
  *
  * A line is one object: "event", "step", "kimg", "timestamp", "rollbacks" (how many there had
- * been; output/rollbacks.h tells which lines they gave up); for a scale ("skip", "growth",
+ * been; record/rollbacks.h tells which lines they gave up); for a scale ("skip", "growth",
  * "held", and "backoff" where it is the other network's overflow) "net", "scale_before",
  * "scale_after". A skip has besides
  *   layer, tensor   where inf or NaN came first in backward order ("d.conv3", "activation

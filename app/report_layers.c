@@ -6,9 +6,9 @@
 #include <time.h>
 
 #include "app/report.h"
-#include "app/json_text.h"
+#include "app/files/json_text.h"
 #include "app/report_events.h"
-#include "app/train.h"
+#include "app/train/train.h"
 
 #define HALF_MAX 65504.0
 

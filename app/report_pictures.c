@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "app/input/batch.h"
-#include "app/output/grid.h"
+#include "app/view/grid.h"
 #include "app/report.h"
 
 static void picture_failed(struct report *report)

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/diagnosis.h"
-#include "app/output/json_lines.h"
+#include "app/recovery/diagnosis.h"
+#include "app/files/json_lines.h"
 #include "app/report.h"
 #include "app/report_events.h"
-#include "app/train.h"
+#include "app/train/train.h"
 
 // 0 for a scale that does not grow.
 static int64_t interval_of(const struct report *report, int network)

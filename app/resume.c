@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/checkpoint.h"
+#include "app/record/checkpoint.h"
 #include "app/forecast.h"
-#include "app/output/json_lines.h"
+#include "app/files/json_lines.h"
 #include "app/run.h"
 #include "app/signals.h"
 

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/control.h"
+#include "app/live/control.h"
 #include "app/forecast.h"
 #include "app/signals.h"
-#include "app/storm.h"
-#include "app/layer_types.h"
+#include "app/recovery/storm.h"
+#include "app/record/layer_types.h"
 #include "app/report_events.h"
-#include "app/summary.h"
-#include "app/train.h"
+#include "app/record/summary.h"
+#include "app/train/train.h"
 
 /* ---- setting up ------------------------------------------------------------------ */
 

@@ -7,16 +7,16 @@
 #ifndef APP_RUN_H
 #define APP_RUN_H
 
-#include "app/config.h"
-#include "app/group.h"
-#include "app/init_scale.h"
+#include "app/config/config.h"
+#include "app/ranks/group.h"
+#include "app/recovery/init_scale.h"
 #include "app/input/data_notes.h"
-#include "app/output/monitor.h"
-#include "app/output/run_folder.h"
-#include "app/output/window.h"
+#include "app/view/monitor.h"
+#include "app/record/run_folder.h"
+#include "app/view/window.h"
 #include "app/report.h"
-#include "app/set_at.h"
-#include "app/trainer.h"
+#include "app/live/set_at.h"
+#include "app/train/trainer.h"
 
 struct run {
     struct config config;

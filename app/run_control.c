@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/change.h"
-#include "app/control.h"
-#include "app/group_wire.h"
+#include "app/live/change.h"
+#include "app/live/control.h"
+#include "app/ranks/group_wire.h"
 #include "app/report_events.h"
 #include "app/run.h"
 

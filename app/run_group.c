@@ -8,15 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/checkpoint_json.h"
-#include "app/control.h"
-#include "app/json_text.h"
-#include "app/output/safetensors.h"
+#include "app/record/checkpoint_json.h"
+#include "app/live/control.h"
+#include "app/files/json_text.h"
+#include "app/files/safetensors.h"
 #include "app/report_events.h"
 #include "app/run.h"
 #include "app/signals.h"
-#include "app/storm.h"
-#include "app/train.h"
+#include "app/recovery/storm.h"
+#include "app/train/train.h"
+#include "app/files/terminal.h"
 
 /* ---- from one process to many ---------------------------------------------------- */
 
@@ -123,7 +124,8 @@ enum status run_create(struct run *run, int64_t images)
         signals_answer(NULL);
         group_on_loss(run->group, tell_loss, run);
     }
-    struct trainer_rank here = {.rank = rank,
+    struct trainer_rank here = {.show_decoding = rank ? NULL : progress_decoding,
+                                .rank = rank,
                                 .world = group_world(run->group),
                                 .device_index = group_device_index(&run->place, rank)};
     char device[TRAINER_DEVICE];
@@ -132,7 +134,9 @@ enum status run_create(struct run *run, int64_t images)
         TRY(device_group_id(trainer_device_name(&run->config, &here, device),
                             here.group_id));
     TRY(group_share(run->group, here.group_id, sizeof here.group_id));
-    TRY(trainer_create_rank(&run->trainer, &run->config, &here));
+    enum status status = trainer_create_rank(&run->trainer, &run->config, &here);
+    progress_clear();
+    TRY(status);
     return agree_on_data(run);
 }
 

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/checkpoint.h"
+#include "app/record/checkpoint.h"
 #include "app/guard.h"
 #include "app/run.h"
 #include "app/signals.h"
-#include "app/train.h"
+#include "app/train/train.h"
 
 /* ---- saving ---------------------------------------------------------------------- */
 

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/checkpoint.h"
+#include "app/record/checkpoint.h"
 #include "app/commands.h"
-#include "app/output/grid.h"
-#include "app/output/output_path.h"
-#include "app/output/run_folder.h"
-#include "app/seeds.h"
+#include "app/view/grid.h"
+#include "app/files/output_path.h"
+#include "app/record/run_folder.h"
+#include "app/config/seeds.h"
 
 struct sample_options {
     const char *source, *seeds, *grid, *output, *device;
@@ -206,8 +206,11 @@ static enum status draw_pixels(const struct drawing *drawing, enum dtype dtype,
     struct device *device = drawing->device;
     struct dcgan_config sizes =
         trainer_dcgan_config(drawing->config, drawing->config->channels);
-    struct sampler sampler;
-    enum status status = sampler_create(&sampler, device, &sizes, dtype, drawing->count);
+    struct sampler sampler = {.drawing = 0};
+    enum status status =
+        dcgan_generator(&sampler.net, device, &sizes, dtype, SAMPLER_BATCH);
+    if (status == STATUS_OK)
+        status = sampler_plan(&sampler, drawing->count);
     size_t weight_bytes = sampler.net.param_elements * sizeof(float);
     float *weights =
         status == STATUS_OK ? device->ops->memory.allot(device, weight_bytes) : NULL;

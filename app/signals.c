@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/output/monitor.h"
-#include "app/output/progress.h"
+#include "app/view/monitor.h"
+#include "app/view/progress.h"
 
 #define WORDS_BYTES 1536
 

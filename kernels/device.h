@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "kernels/tensor.h"
 
 #define DEVICE_GROUP_ID 128 // bytes

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 static uint32_t bits_of(float value)
 {

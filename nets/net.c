@@ -1,7 +1,7 @@
 /* net.c - walking the graph: forward from the first node, backward from the last. */
 #include "nets/net.h"
 
-#include "nets/layers/kind.h"
+#include "nets/kind.h"
 
 struct tensor *net_output(struct net *net)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/layers/kind.h"
+#include "nets/kind.h"
 #include "nets/precision.h"
 
 #define PARAM_ALIGN 16 // elements: 32 bytes in half, a whole vector in f32

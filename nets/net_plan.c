@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/layers/kind.h"
+#include "nets/kind.h"
 #include "nets/liveness.h"
 #include "nets/precision.h"
 

@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include "nets/layers/kind.h"
+#include "nets/kind.h"
 
 /* The policy that a node follows. */
 const struct op_policy *node_policy(const struct node *node);
@@ -23,9 +23,6 @@ extern const struct op_policy precision_loss, precision_optimizer;
 /* The type of a tensor of an op in a layer of type `layer`. Aborts where there is none. */
 enum dtype precision_of(const struct op_policy *policy, enum tensor_use use,
                         enum dtype layer);
-
-/* The table, for people. */
-void precision_print(FILE *stream);
 
 /* ---- layers that stay f32 -------------------------------------------------------- */
 

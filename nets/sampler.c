@@ -7,12 +7,12 @@ static size_t image_bytes(const struct sampler *sampler)
     return tensor_bytes(&sampler->pixels) / SAMPLER_BATCH;
 }
 
-enum status sampler_create(struct sampler *sampler, struct device *device,
-                           const struct dcgan_config *config, enum dtype dtype, int room)
+enum status sampler_plan(struct sampler *sampler, int room)
 {
-    memset(sampler, 0, sizeof *sampler);
+    struct device *device = sampler->net.device;
     sampler->room = room;
-    TRY(dcgan_generator(&sampler->net, device, config, dtype, SAMPLER_BATCH));
+    CHECK(sampler->net.input.shape.n == SAMPLER_BATCH, "%d samples",
+          sampler->net.input.shape.n);
     TRY(net_plan(&sampler->net, NET_INFERENCE));
     sampler->z = sampler->net.input;
     // Pixels are what a person sees: no padding.
@@ -23,7 +23,7 @@ enum status sampler_create(struct sampler *sampler, struct device *device,
         return status_fail(STATUS_FAILED,
                            "not enough memory for %d sample images of %d x %d; ask for "
                            "fewer",
-                           room, config->resolution, config->resolution);
+                           room, sampler->pixels.shape.h, sampler->pixels.shape.w);
     arena_begin(&sampler->arena, device, "samples");
     arena_reserve(&sampler->arena, &sampler->z.data, tensor_bytes(&sampler->z));
     arena_reserve(&sampler->arena, &sampler->pixels.data, tensor_bytes(&sampler->pixels));

@@ -7,6 +7,8 @@
  * weights that it is given, as the mean over SAMPLER_CALIBRATION_BATCHES train-mode passes
  * over fixed latents, so equal weights give equal images whatever was drawn before.
  *
+ *     TRY(dcgan_generator(&sampler.net, device, &config, dtype, SAMPLER_BATCH));
+ *     TRY(sampler_plan(&sampler, 64));
  *     sampler_load(&sampler, device, average);
  *     sampler_start(&sampler, seeds, 64);          // queued
  *     ...
@@ -15,7 +17,7 @@
 #ifndef NETS_SAMPLER_H
 #define NETS_SAMPLER_H
 
-#include "nets/dcgan.h"
+#include "nets/net.h"
 
 #define SAMPLER_BATCH 64
 #define SAMPLER_CALIBRATION_BATCHES 8
@@ -29,10 +31,10 @@ struct sampler {
     struct arena arena;
 };
 
-/* `room` is the most that one sampler_start() may draw. STATUS_FAILED when there is not
- * enough memory. */
-enum status sampler_create(struct sampler *sampler, struct device *device,
-                           const struct dcgan_config *config, enum dtype dtype, int room);
+/* Plans sampler->net, a generator that its architecture has built for SAMPLER_BATCH samples;
+ * `room` is the most that one sampler_start() may draw. STATUS_FAILED when there is not enough
+ * memory. */
+enum status sampler_plan(struct sampler *sampler, int room);
 void sampler_release(struct sampler *sampler);
 
 /* Takes `weights` ([param_elements] f32, of a generator of the same config), as they are in

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "app/file_name.h"
+#include "app/files/file_name.h"
 #include "app/input/builtin_fashion.h"
 #include "app/input/builtin_shapes.h"
 #include "app/input/folder.h"

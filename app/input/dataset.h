@@ -15,8 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "app/config.h"
-#include "kernels/status.h"
+#include "app/config/config.h"
+#include "kernels/base/status.h"
 
 #define DATASET_RESOLUTION_MAX 4096
 

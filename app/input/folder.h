@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 struct listed_file {
     char *path;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 #define IDX_SIDE_MAX 4096u
 #define IDX_BYTES_MAX ((uint64_t)64 << 30)

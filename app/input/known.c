@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "app/file_name.h"
+#include "app/files/file_name.h"
 
 static int is_folder(const char *path)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "app/input/resize.h"
+#include "kernels/base/digest.h"
 
 enum outcome { OUTCOME_UNKNOWN, OUTCOME_PASSED_OVER, OUTCOME_REJECTED, OUTCOME_USED };
 
@@ -31,17 +32,6 @@ struct loader {
     enum status stop_status;
     char *stop_reason;
 };
-
-#define DIGEST_SEED 0xcbf29ce484222325u
-
-/* FNV-1a, 64 bit. Source: Fowler, Noll, Vo, draft-eastlake-fnv. */
-static uint64_t digest_add(uint64_t digest, const void *data, size_t bytes)
-{
-    const uint8_t *byte = data;
-    for (size_t i = 0; i < bytes; i++)
-        digest = (digest ^ byte[i]) * 0x100000001b3u;
-    return digest;
-}
 
 /* Room for all pictures, once their channels are known. */
 static enum status allot_pixels(struct loader *loader, int channels)
@@ -76,7 +66,7 @@ static enum status place(struct loader *loader, size_t index, struct picture *pi
     TRY(resize_to_square(picture, loader->options->resolution,
                          (enum fit)loader->options->fit,
                          (enum resize_filter)loader->options->resize_filter, slot));
-    result->digest = digest_add(DIGEST_SEED, slot, loader->picture_bytes);
+    result->digest = digest_bytes(DIGEST_START, slot, loader->picture_bytes);
     result->outcome = OUTCOME_USED;
     return STATUS_OK;
 }
@@ -190,7 +180,8 @@ static enum status take_used(struct loader *loader, size_t index, struct dataset
             return status_fail(STATUS_FAILED, "no memory for a list of files");
         dataset->files[dataset->count] = path;
     }
-    dataset->digest = digest_add(dataset->digest, &result->digest, sizeof result->digest);
+    dataset->digest =
+        digest_bytes(dataset->digest, &result->digest, sizeof result->digest);
     dataset->with_channels[result->channels]++;
     dataset->sizes[dataset->size_count++] =
         (struct dataset_size){result->width, result->height, 1};
@@ -222,7 +213,7 @@ static enum status collect(struct loader *loader, struct dataset *dataset)
     if (!dataset->sizes || !dataset->rejects || (loader->source->path && !dataset->files))
         return status_fail(STATUS_FAILED, "no memory for a list of files");
     int shape[2] = {dataset->resolution, dataset->channels};
-    dataset->digest = digest_add(DIGEST_SEED, shape, sizeof shape);
+    dataset->digest = digest_bytes(DIGEST_START, shape, sizeof shape);
     for (size_t i = 0; i < count; i++) {
         if (loader->results[i].outcome == OUTCOME_USED)
             TRY(take_used(loader, i, dataset));

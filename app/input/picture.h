@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 // 1: grey; 2: grey, alpha; 3: red, green, blue; 4: red, green, blue, alpha.
 struct picture {

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "app/config.h"
+#include "app/config/config.h"
 #include "app/input/picture.h"
 
 /* A part of a picture, in pixels and fractions of them. */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 enum file_kind {
     FILE_OTHER, // nothing known

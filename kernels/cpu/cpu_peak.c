@@ -3,9 +3,8 @@
  * A burst of all threads together lasts half a millisecond: long beside the waking of
  * threads, short beside the time for which a busy machine leaves them in peace. The fastest
  * of many counts. */
-#include <time.h>
-
 #include "kernels/cpu/backend.h"
+#include "kernels/base/process.h"
 
 enum { STEPS = 20000, PIECES_OF_THREAD = 8, BURSTS_LEAST = 5 };
 #define SECONDS 0.02
@@ -25,23 +24,17 @@ static void peak_piece(void *job_pointer, size_t task, int thread)
         job->sink = total;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 double cpu_peak(struct device *device, enum dtype dtype)
 {
     const struct cpu_backend *backend = cpu_backend(device);
     struct peak_job job = {.isa = isa_for(backend->isa, dtype, dtype, 0)};
     size_t pieces = PIECES_OF_THREAD * (size_t)backend->threads;
-    double begin = now(), best = 0;
-    for (int burst = 0; burst < BURSTS_LEAST || now() - begin < SECONDS; burst++) {
-        double start = now();
+    double begin = now_seconds(), best = 0;
+    for (int burst = 0; burst < BURSTS_LEAST || now_seconds() - begin < SECONDS;
+         burst++) {
+        double start = now_seconds();
         cpu_parallel(device, pieces, peak_piece, &job);
-        double seconds = now() - start;
+        double seconds = now_seconds() - start;
         if (burst == 0 || seconds < best)
             best = seconds;
     }

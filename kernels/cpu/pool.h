@@ -20,7 +20,7 @@
 
 #include <stddef.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 struct pool;
 

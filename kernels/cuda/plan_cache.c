@@ -10,6 +10,7 @@
  * cuDNN loads what it is given, compiled code included, so a file is handed to it only
  * when the key, the length and the checksum are right. */
 #include "kernels/cuda/plan_cache.h"
+#include "kernels/base/digest.h"
 
 #include <cudnn.h>
 #include <errno.h>
@@ -53,14 +54,6 @@ const char *plan_cache_folder(char *path, size_t bytes)
     return path;
 }
 
-static uint64_t fnv1a(const char *text, size_t bytes)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
-    return hash;
-}
-
 // Everything that decides which plan is right. No character of it needs JSON's escapes.
 static void make_key(const struct plan_maker *maker, const struct plan_desc *desc,
                      int wants_tensor_cores, char key[KEY_TEXT])
@@ -83,7 +76,7 @@ const char *plan_cache_path(const struct plan_maker *maker, const struct plan_de
     char key[KEY_TEXT];
     make_key(maker, desc, wants_tensor_cores, key);
     snprintf(path, PLAN_CACHE_PATH, "%s/%016" PRIx64 ".json", maker->cache_folder,
-             fnv1a(key, strlen(key)));
+             digest_bytes(DIGEST_START, key, strlen(key)));
     return path;
 }
 
@@ -137,7 +130,7 @@ static int parse(const char *text, size_t bytes, const char *key, struct cuda_pl
     *json = text + start;
     return *json_bytes <= bytes && start + *json_bytes + strlen(TAIL) == bytes &&
            strcmp(*json + *json_bytes, TAIL) == 0 &&
-           fnv1a(*json, *json_bytes) == checksum;
+           digest_bytes(DIGEST_START, *json, *json_bytes) == checksum;
 }
 
 int plan_cache_load(struct plan_maker *maker, const struct plan_desc *desc,
@@ -169,7 +162,8 @@ static int write_file(FILE *file, const char *key, const struct cuda_plan *plan,
 {
     return fprintf(file, HEAD, key) > 0 &&
            fprintf(file, FACTS CHECKSUM, plan->engine, plan->numerical_notes,
-                   plan->behavior_notes, bytes, fnv1a(json, bytes)) > 0 &&
+                   plan->behavior_notes, bytes,
+                   digest_bytes(DIGEST_START, json, bytes)) > 0 &&
            fwrite(json, 1, bytes, file) == bytes && fputs(TAIL, file) >= 0;
 }
 

@@ -2,7 +2,7 @@
  *
  *   y = act(x),  dx = dy*act',  tangent of y = act' * that of x;  act' from the output y
  * Where another node computes it (fused_into), or undoes it, nothing is left to do here. */
-#include "nets/layers/kind.h"
+#include "nets/layers/kinds.h"
 #include "nets/layers/layers.h"
 
 static void activation_forward(struct net *net, struct node *node,

@@ -5,7 +5,7 @@
  * kernels/ops.h has the formulas of each op. In NET_EVAL mean and var are the running ones,
  * which advance after a finite forward pass of NET_TRAIN.
  * Source: Ioffe and Szegedy 2015, arXiv:1502.03167. */
-#include "nets/layers/kind.h"
+#include "nets/layers/kinds.h"
 #include "nets/layers/layers.h"
 #include "nets/layers/norm_sums.h"
 

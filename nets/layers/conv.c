@@ -8,7 +8,7 @@
  * Fused: the activation that reads y; the sums that a batch norm wants of y; in dgrad the
  * gradient of the activation that made x. */
 #include "kernels/conv_check.h"
-#include "nets/layers/kind.h"
+#include "nets/layers/kinds.h"
 #include "nets/layers/layers.h"
 #include "nets/layers/norm_sums.h"
 #include "nets/precision.h"

@@ -1,5 +1,5 @@
 /* residual.c - the sum of two outputs. Source: He et al. 2016, arXiv:1512.03385. */
-#include "nets/layers/kind.h"
+#include "nets/layers/kinds.h"
 #include "nets/layers/layers.h"
 
 static void residual_forward(struct net *net, struct node *node,

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "app/group.h"
+#include "app/ranks/group.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 

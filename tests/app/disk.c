@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 char *read_text(const char *path, size_t *bytes)
 {

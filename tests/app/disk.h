@@ -1,4 +1,4 @@
-/* disk.h - files and full disks for the tests of app/output.
+/* disk.h - files and full disks for tests of what is written.
  * Owns:  nothing between calls.
  *
  * What must end with a process (a mount, a limit, a kill) runs in a child: its body

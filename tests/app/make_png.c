@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 struct buffer {
     uint8_t *bytes;

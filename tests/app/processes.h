@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "app/group.h"
+#include "app/ranks/group.h"
 
 /* One process that begins, as `twinscale train` does. What all of them print, and the
  * life of all of them, hang on one pipe: its end is the end of the last one. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/output/run_folder.h"
-#include "app/output/safetensors.h"
+#include "app/record/run_folder.h"
+#include "app/files/safetensors.h"
 #include "tests/support/support.h"
 
 struct config small_config(void)

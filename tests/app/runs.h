@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "app/checkpoint.h"
+#include "app/record/checkpoint.h"
 
 /* A DCGAN-32 that takes milliseconds a step: 16 images of builtin:shapes. Its scales start
  * low enough that only planted overflows happen. */

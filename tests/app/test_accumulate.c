@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/config.h"
-#include "app/train.h"
+#include "app/config/config.h"
+#include "app/train/train.h"
 #include "nets/layers/layers.h"
 #include "tests/support/support.h"
 

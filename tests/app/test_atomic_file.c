@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "app/output/atomic_file.h"
+#include "app/files/atomic_file.h"
 #include "tests/app/disk.h"
 
 /* This program's fsync(): the call counted down to 0 fails with `fsync_error`. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "app/bench_diversity.h"
+#include "app/bench/bench_diversity.h"
 #include "tests/app/make_png.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"

@@ -1,10 +1,10 @@
 /* test_change.c - settings changed between two steps: what is applied, kept and refused. */
-#include "app/change.h"
+#include "app/live/change.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "app/train.h"
+#include "app/train/train.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 

@@ -1,14 +1,14 @@
 /* test_checkpoint.c - what a snapshot keeps, and that its digest covers all of it: every test
  * that finds two digests equal rests on this. */
-#include "app/checkpoint.h"
+#include "app/record/checkpoint.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/checkpoint_tensors.h"
-#include "app/train.h"
+#include "app/record/checkpoint_tensors.h"
+#include "app/train/train.h"
 #include "kernels/half.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"

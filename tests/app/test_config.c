@@ -1,12 +1,12 @@
 /* The table of settings and the command line: what is set, what is refused, in which
  * words. */
-#include "app/config.h"
+#include "app/config/config.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/config_table.h"
+#include "app/config/config_table.h"
 #include "scaler/grad_scaler.h"
 #include "tests/support/support.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/config_table.h"
+#include "app/config/config_table.h"
 #include "tests/support/support.h"
 
 /* The whole text; the caller frees. */

@@ -1,11 +1,11 @@
 /* The config as JSON: presets, options.json, checkpoints; and what --resume may change.
  */
-#include "app/config.h"
+#include "app/config/config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/config_table.h"
+#include "app/config/config_table.h"
 #include "tests/support/support.h"
 
 static struct config default_config(void)

@@ -1,6 +1,6 @@
 /* test_control.c - `twinscale ctl` and its socket: the real program, runs that were killed,
  * long paths, silent clients. */
-#include "app/control.h"
+#include "app/live/control.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/config.h"
+#include "app/config/config.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 

@@ -1,5 +1,5 @@
 /* test_dashboard.c - the whole picture: any size, any data, in time, and as a file. */
-#include "app/output/dashboard.h"
+#include "app/view/dashboard.h"
 
 #include <math.h>
 #include <png.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "app/output/bench_picture.h"
+#include "app/view/bench_picture.h"
 #include "tests/support/support.h"
 
 #define COLOR_G 0x40b8fau

@@ -1,11 +1,11 @@
 /* test_diagnosis.c - which cause an overflow is put down to, and what is said about it. */
-#include "app/diagnosis.h"
+#include "app/recovery/diagnosis.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "app/input/batch.h"
-#include "app/train.h"
+#include "app/train/train.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 

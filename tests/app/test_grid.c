@@ -1,5 +1,5 @@
 /* test_grid.c - tiles in their places, words in the file, and no half a file ever. */
-#include "app/output/grid.h"
+#include "app/view/grid.h"
 
 #include <dirent.h>
 #include <png.h>

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/config.h"
+#include "app/config/config.h"
 #include "tests/app/processes.h"
 #include "tests/support/support.h"
 

@@ -1,6 +1,6 @@
 /* test_group_wire.c - messages between processes, over sockets that take and give a few bytes
  * at a time, are interrupted, speak another language, or end. */
-#include "app/group_wire.h"
+#include "app/ranks/group_wire.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* test_history.c - the list of steps: order, thinning, many readers. */
-#include "app/output/history.h"
+#include "app/view/history.h"
 
 #include <math.h>
 #include <pthread.h>

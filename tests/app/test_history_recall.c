@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "app/output/history_recall.h"
-#include "app/output/layers.h"
-#include "app/output/progress.h"
+#include "app/view/history_recall.h"
+#include "app/view/layers.h"
+#include "app/view/progress.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 

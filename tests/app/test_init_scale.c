@@ -1,13 +1,13 @@
 /* test_init_scale.c - `init-scale auto`: what is found is the largest that is good, and nothing
  * else of the search stays in the run. */
-#include "app/init_scale.h"
+#include "app/recovery/init_scale.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "app/forecast.h"
-#include "app/train.h"
+#include "app/train/train.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 

@@ -1,12 +1,12 @@
 /* test_layers.c - the columns of the heat map, and the map. */
-#include "app/output/layers.h"
+#include "app/view/layers.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/output/dashboard.h"
+#include "app/view/dashboard.h"
 #include "tests/support/support.h"
 
 static struct layer_column column_of(int64_t step, float headroom, float small)

@@ -1,5 +1,5 @@
 /* test_monitor.c - facts to the screen, requests to the training. */
-#include "app/output/monitor.h"
+#include "app/view/monitor.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

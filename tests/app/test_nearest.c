@@ -1,4 +1,4 @@
-#include "app/nearest.h"
+#include "app/config/nearest.h"
 
 #include <limits.h>
 #include <string.h>

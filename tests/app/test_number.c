@@ -1,6 +1,6 @@
 /* Numbers: what is read, what is refused, and that text and number are each other's
  * inverse. */
-#include "app/number.h"
+#include "app/config/number.h"
 
 #include <locale.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* test_outlier.c - one image unlike the others is found where there is one, and only there. */
-#include "app/outlier.h"
+#include "app/recovery/outlier.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "app/input/batch.h"
 #include "app/report.h"
-#include "app/train.h"
+#include "app/train/train.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 

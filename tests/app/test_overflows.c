@@ -9,7 +9,7 @@
 
 #include "app/report.h"
 #include "app/run.h"
-#include "app/train.h"
+#include "app/train/train.h"
 #include "tests/app/data_folder.h"
 #include "tests/app/make_png.h"
 #include "tests/app/runs.h"

@@ -1,12 +1,12 @@
 /* test_plot.c - axes, marks on their curves, text that stays within its room. */
-#include "app/output/plot.h"
+#include "app/view/plot.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/output/axes.h"
+#include "app/view/axes.h"
 #include "tests/support/support.h"
 
 enum { WIDTH = 700, HEIGHT = 320 };

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "app/output/progress.h"
-#include "kernels/status.h"
+#include "app/view/progress.h"
+#include "kernels/base/status.h"
 #include "tests/app/disk.h"
 
 /* ---- statistics ------------------------------------------------------------------ */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/output/safetensors.h"
+#include "app/files/safetensors.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 

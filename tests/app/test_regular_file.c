@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "app/regular_file.h"
+#include "app/files/regular_file.h"
 #include "tests/app/disk.h"
 
 #define ENDS_A_HANG_SEC 600

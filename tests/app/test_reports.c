@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "app/run.h"
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "tests/app/disk.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"

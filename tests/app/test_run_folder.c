@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "app/output/json_lines.h"
-#include "app/output/run_folder.h"
-#include "app/output/safetensors.h"
+#include "app/files/json_lines.h"
+#include "app/record/run_folder.h"
+#include "app/files/safetensors.h"
 #include "tests/app/disk.h"
 
 static char out[500];

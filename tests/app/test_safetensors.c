@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "app/output/safetensors.h"
-#include "kernels/status.h"
+#include "app/files/safetensors.h"
+#include "kernels/base/status.h"
 #include "tests/app/disk.h"
 
 /* This program's fsync(): when `spoils` is set, the disk swallows a bit. */

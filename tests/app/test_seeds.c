@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/seeds.h"
+#include "app/config/seeds.h"
 #include "tests/support/support.h"
 
 static void test_lists_and_ranges_keep_their_order(void **state)

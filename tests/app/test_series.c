@@ -1,5 +1,5 @@
 /* test_series.c - a history reduced to pixel columns. */
-#include "app/output/series.h"
+#include "app/view/series.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* test_set_at.c - `--set-at`: each change comes once, at its kimg, however the run gets there. */
-#include "app/set_at.h"
+#include "app/live/set_at.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/train.h"
+#include "app/train/train.h"
 #include "kernels/device.h"
 #include "nets/layers/layers.h"
 #include "tests/app/data_folder.h"

@@ -1,5 +1,5 @@
 /* test_tiles.c - how samples are enlarged: whole factors, or smoothly. */
-#include "app/output/tiles.h"
+#include "app/view/tiles.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* test_train.c - one step of training, from inside: whose gradients it may touch. */
-#include "app/train.h"
+#include "app/train/train.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/checkpoint.h"
-#include "app/config.h"
+#include "app/record/checkpoint.h"
+#include "app/config/config.h"
 #include "kernels/half.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"

@@ -4,7 +4,7 @@
  * plays the person: it looks at the screen, presses keys, closes the window. window_run()
  * has the main thread, as in the program. The screen is read from Xvfb's framebuffer
  * file. */
-#include "app/output/window.h"
+#include "app/view/window.h"
 
 #include <SDL.h>
 #include <SDL_syswm.h>

@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/output/progress.h"
+#include "app/view/progress.h"
 #include "app/report.h"
-#include "app/train.h"
+#include "app/train/train.h"
 #include "kernels/ops.h"
 #include "tests/bench/line_trip.h"
 
@@ -87,8 +87,10 @@ static enum status time_samples(struct trainer *trainer, int repeats, double *me
     struct dcgan_config sizes =
         trainer_dcgan_config(&trainer->config, trainer->config.channels);
     enum status status =
-        sampler_create(&sampler, trainer->device, &sizes,
-                       precision_dtype(trainer->config.precision), SAMPLER_BATCH);
+        dcgan_generator(&sampler.net, trainer->device, &sizes,
+                        precision_dtype(trainer->config.precision), SAMPLER_BATCH);
+    if (status == STATUS_OK)
+        status = sampler_plan(&sampler, SAMPLER_BATCH);
     if (status == STATUS_OK)
         status = draw(trainer, &sampler, repeats, median_ms);
     sampler_release(&sampler);

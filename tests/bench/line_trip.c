@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "app/output/progress.h"
+#include "app/view/progress.h"
 
 enum {
     GROUPS = 100,

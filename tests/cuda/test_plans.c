@@ -16,12 +16,12 @@
 
 #include <cudnn.h>
 
-#include "app/config.h"
-#include "app/config_table.h"
+#include "app/config/config.h"
+#include "app/config/config_table.h"
 #include "kernels/cuda/conv_plans.h"
 #include "kernels/cuda/plan_cache.h"
 #include "nets/layers/layers.h"
-#include "nets/dcgan.h"
+#include "nets/arch/dcgan.h"
 #include "tests/support/support.h"
 
 enum { CHANNEL_MULTIPLE = 8 };
@@ -127,7 +127,8 @@ static void ask(const struct case_net *c, char names[LAYERS_MAX][NET_NAME_MAX + 
     assert_int_equal(net_plan(&net, c->options), STATUS_OK);
     for (int i = 0, conv = 0; i < net.node_count; i++)
         if (node_conv(&net.node[i]))
-            snprintf(names[conv++], NET_NAME_MAX + 4, "%.2s.%s", net.name, net.node[i].name);
+            snprintf(names[conv++], NET_NAME_MAX + 4, "%.2s.%s", net.name,
+                     net.node[i].name);
     net_release(&net);
     device_close(device);
 }

@@ -19,7 +19,7 @@
 
 #include "app/input/batch.h"
 #include "app/report.h"
-#include "app/train.h"
+#include "app/train/train.h"
 #include "tests/diagnosis/truth.h"
 
 #define INTERVAL 20

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/train.h"
+#include "app/train/train.h"
 
 #define OUTLIER_RATIO 4.0 // of the largest scales without and with the image
 

@@ -8,7 +8,7 @@
 #ifndef TESTS_DIAGNOSIS_TRUTH_H
 #define TESTS_DIAGNOSIS_TRUTH_H
 
-#include "app/trainer.h"
+#include "app/train/trainer.h"
 
 struct truth {
     struct trainer half, single;

@@ -21,7 +21,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 KEYS = ("in", "old", "new", "test", "of", "why")
-TABLE = "app/config_table.c"  # one row for each setting
+TABLE = "app/config/config_table.c"  # one row for each setting
 TEST_SECONDS = 900  # of one test, many times what the slowest takes
 BUILD_SECONDS = 3600
 WANTED_SHARE = 0.98

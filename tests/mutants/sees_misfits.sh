@@ -54,8 +54,8 @@ block 'once = 1' 'once = 2' ''
 expect 2 'names no test' --check
 block 'once = 1' 'once = 2' 'room/file' 'room/gone.c'
 expect 2 'there is no file "room/gone.c"' --check
-mkdir "$copy/app"
-printf '    {"kimg", DOUBLE(kimg)\n    {#n "_lr", DOUBLE(n.lr)\n' >"$copy/app/config_table.c"
+mkdir -p "$copy/app/config"
+printf '    {"kimg", DOUBLE(kimg)\n    {#n "_lr", DOUBLE(n.lr)\n' >"$copy/app/config/config_table.c"
 block 'once = 1' 'once = 2' 'room/file'
 echo 'of    kimg g_lr' >>"$copy/faults/planted.txt"
 expect 2 'd_lr: no fault ignores this setting' --check
@@ -64,7 +64,7 @@ echo 'of    kimg g_lr d_lr' >>"$copy/faults/planted.txt"
 expect 0 '1 faults, 0 of them' --check
 block 'once = 1' 'once = 2' 'room/file'
 echo 'of    kimg g_lr d_lr tick' >>"$copy/faults/planted.txt"
-expect 2 'tick: a fault is said to ignore it, and app/config_table.c has no such setting' --check
+expect 2 'tick: a fault is said to ignore it, and app/config/config_table.c has no such setting' --check
 echo 'olt   once = 1' >"$copy/faults/planted.txt"
 expect 1 'begins with "olt"' --check
 [ "$failures" = 0 ] && echo "every misfit is seen"

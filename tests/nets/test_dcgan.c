@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/dcgan.h"
-#include "nets/ema.h"
+#include "nets/arch/dcgan.h"
+#include "nets/optim/ema.h"
 #include "nets/init.h"
 #include "nets/sampler.h"
 #include "tests/nets/shared_device.h"
@@ -36,6 +36,8 @@ static void test_sizes_are_those_of_the_published_example(void **state)
     assert_int_equal(g.node_count, 14);
     assert_string_equal(d.node[2].name, "conv2");
     assert_int_equal(d.node_count, 12);
+    net_release(&g);
+    net_release(&d);
 }
 
 static void
@@ -59,6 +61,8 @@ test_every_resolution_and_channel_count_makes_images_and_one_logit(void **state)
             assert_true(shape_equal(d.node[d.node_count - 1].y.shape,
                                     (struct shape){2, 1, 1, 1}));
             assert_true(dcgan_has_resolution(resolutions[r]));
+            net_release(&g);
+            net_release(&d);
         }
     }
     assert_false(dcgan_has_resolution(48));
@@ -115,7 +119,10 @@ static void test_a_seed_gives_one_image_whatever_is_drawn_with_it(void **state)
     static struct net g;
     static struct sampler sampler;
     make_weights(&g, 3);
-    assert_int_equal(sampler_create(&sampler, device, &small, DTYPE_F16, 150), STATUS_OK);
+    assert_int_equal(
+        dcgan_generator(&sampler.net, device, &small, DTYPE_F16, SAMPLER_BATCH),
+        STATUS_OK);
+    assert_int_equal(sampler_plan(&sampler, 150), STATUS_OK);
     sampler_load(&sampler, device, g.params);
     enum { COUNT = 150, IMAGE = 28 * 28 };
     static uint8_t many[COUNT * IMAGE], few[3 * IMAGE];
@@ -155,7 +162,10 @@ test_samples_are_normalised_by_the_mean_of_all_calibration_batches(void **state)
     static struct net g;
     static struct sampler sampler;
     make_weights(&g, 5);
-    assert_int_equal(sampler_create(&sampler, device, &small, DTYPE_F32, 1), STATUS_OK);
+    assert_int_equal(
+        dcgan_generator(&sampler.net, device, &small, DTYPE_F32, SAMPLER_BATCH),
+        STATUS_OK);
+    assert_int_equal(sampler_plan(&sampler, 1), STATUS_OK);
     sampler_load(&sampler, device, g.params);
     size_t n = sampler.net.buffer_elements;
     double *sum = calloc(n, sizeof *sum);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "kernels/half.h"
-#include "nets/dcgan.h"
+#include "nets/arch/dcgan.h"
 #include "nets/init.h"
 #include "tests/nets/passes.h"
 #include "tests/support/support.h"

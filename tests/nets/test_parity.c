@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/output/safetensors.h"
-#include "nets/dcgan.h"
+#include "app/files/safetensors.h"
+#include "nets/arch/dcgan.h"
 #include "nets/init.h"
 #include "nets/optim/adam.h"
 #include "scaler/grad_scaler.h"

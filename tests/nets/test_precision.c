@@ -1,4 +1,5 @@
 /* test_precision.c - the op policy, and networks whose layers differ in type. */
+#include "nets/layers/kinds.h"
 #include "nets/layers/layers.h"
 #include "nets/precision.h"
 
@@ -6,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/half.h"
-#include "nets/dcgan.h"
+#include "nets/arch/dcgan.h"
 #include "nets/init.h"
 #include "nets/sampler.h"
 #include "tests/nets/passes.h"
@@ -350,6 +351,7 @@ static int held_rows(const char *patterns)
     int count = 0;
     for (int row = 0; row < net.node_count; row++)
         count += net.node[row].holds_f32;
+    net_release(&net);
     device_close(device);
     return count;
 }
@@ -388,6 +390,7 @@ static void test_a_pattern_that_names_nothing_is_refused_with_the_names(void **s
                         "characters)");
     assert_int_equal(precision_check_patterns("d.fc,", nets, 1), STATUS_USAGE);
     assert_int_equal(precision_check_patterns(",", nets, 1), STATUS_USAGE);
+    net_release(&net);
     device_close(device);
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/dcgan.h"
+#include "nets/arch/dcgan.h"
 #include "nets/init.h"
 #include "nets/survey.h"
 #include "tests/nets/shared_device.h"

@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "kernels/half.h"
-#include "nets/layers/kind.h"
+#include "nets/layers/kinds.h"
 #include "nets/layers/layers.h"
 #include "nets/init.h"
 #include "nets/optim/adam.h"

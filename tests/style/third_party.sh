@@ -20,11 +20,12 @@ printf '%s\n' "$list" | awk -F '\t' '
         rooms[rows] = words
     }
     BEGIN {
-        row("png(conf)?\\.h", "app/(input/png_|output/)", "app/input/png_*, app/output/")
-        row("(SDL2/)?SDL.*\\.h", "app/output/(window|display)[^/]*\\.c$",
-            "app/output/window*.c, display*.c")
-        row("(cairo/)?cairo.*\\.h", "app/output/", "app/output/")
-        row("jansson\\.h", "app/", "app/")
+        row("png(conf)?\\.h", "app/(input/png_|view/)", "app/input/png_*, app/view/")
+        row("(SDL2/)?SDL.*\\.h", "app/view/(window|display)[^/]*\\.c$",
+            "app/view/window*.c, display*.c")
+        row("(cairo/)?cairo.*\\.h", "app/view/", "app/view/")
+        row("jansson\\.h", "app/(config|files|record|recovery|view|live|bench)/|app/[^/]*$",
+            "app/ but for input, train and ranks")
         row("z(lib|conf)\\.h", "app/input/", "app/input/")
         row("(jpeglib|turbojpeg|zip)\\.h", "app/input/", "app/input/")
         row("(cudnn|cuda|cublas|curand|nccl|nv)[a-zA-Z0-9_]*(\\.h|\\.hpp|\\.cuh)?",

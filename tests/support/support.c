@@ -11,7 +11,7 @@
 
 #include "kernels/half.h"
 #include "kernels/philox.h"
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 /* ---- fills ----------------------------------------------------------------------- */
 
@@ -25,26 +25,16 @@ static float edge_value(uint32_t word, enum dtype dtype)
     static const float smallest[] = {
         [DTYPE_F32] = 1.4e-45f, [DTYPE_F16] = 5.9604645e-8f, [DTYPE_BF16] = 9.2e-41f};
     switch (word % 10) {
-    case 0:
-        return 0.0f;
-    case 1:
-        return -0.0f;
-    case 2:
-        return largest[dtype];
-    case 3:
-        return -largest[dtype];
-    case 4:
-        return smallest[dtype];
-    case 5:
-        return -smallest[dtype] * 3.0f;
-    case 6:
-        return (word >> 8 & 1) ? INFINITY : -INFINITY;
-    case 7:
-        return NAN;
-    case 8:
-        return 1.0f;
-    default:
-        return -1.0f;
+    case 0: return 0.0f;
+    case 1: return -0.0f;
+    case 2: return largest[dtype];
+    case 3: return -largest[dtype];
+    case 4: return smallest[dtype];
+    case 5: return -smallest[dtype] * 3.0f;
+    case 6: return (word >> 8 & 1) ? INFINITY : -INFINITY;
+    case 7: return NAN;
+    case 8: return 1.0f;
+    default: return -1.0f;
     }
 }
 
@@ -53,14 +43,10 @@ static float fill_value(enum fill fill, uint64_t seed, size_t element, enum dtyp
     struct philox_words words = philox(seed, STREAM_FILL, 0, element);
     float uniform = (float)(words.word[0] >> 8) * (1.0f / 8388608.0f) - 1.0f;
     switch (fill) {
-    case FILL_SMALL_INTEGERS:
-        return (float)(int)(words.word[0] % 5) - 2.0f;
-    case FILL_ONES:
-        return 1.0f;
-    case FILL_EDGE:
-        return words.word[1] % 8 ? uniform : edge_value(words.word[2], dtype);
-    default:
-        return uniform;
+    case FILL_SMALL_INTEGERS: return (float)(int)(words.word[0] % 5) - 2.0f;
+    case FILL_ONES: return 1.0f;
+    case FILL_EDGE: return words.word[1] % 8 ? uniform : edge_value(words.word[2], dtype);
+    default: return uniform;
     }
 }
 

@@ -27,8 +27,9 @@ struct tensor heap_tensor(enum dtype dtype, struct shape shape);
 /* Fails the test unless |got - want| <= absolute + relative*|want| for every element, where
  * inf equals inf of the same sign and NaN equals NaN. Prints op, shape, first index, got,
  * want, seed. compare_tensors_quietly() returns 1 when all agree and prints nothing. */
-void assert_tensors_close(const char *op, const struct tensor *got, const struct tensor *want,
-                          double absolute, double relative, uint64_t seed);
+void assert_tensors_close(const char *op, const struct tensor *got,
+                          const struct tensor *want, double absolute, double relative,
+                          uint64_t seed);
 int compare_tensors_quietly(const struct tensor *got, const struct tensor *want,
                             double absolute, double relative);
 void assert_f32_close(const char *what, const float *got, const float *want, size_t n,
