@@ -115,12 +115,11 @@ static struct step_record record_of(const struct grad_scaler *scaler)
                                 .scale_after = (float)saved.scale,
                                 .growth_tracker = (int32_t)saved.growth_tracker,
                                 .hysteresis_used = (int32_t)saved.hysteresis_used,
-                                .adam_t = saved.adam_t,
-                                .updates = saved.updates,
-                                .skipped = saved.skipped,
-                                .skipped_in_a_row = saved.skipped_in_a_row,
-                                .growths = saved.growths,
-                                .backoffs = saved.backoffs,
+#define COUNT(name) .name = saved.name,
+#define TRACK(name)
+#include "scaler/counters.def"
+#undef COUNT
+#undef TRACK
                                 .held = saved.held};
 }
 

@@ -47,19 +47,11 @@
 
 struct grad_scaler_config {
     int enabled;
-    double init_scale;       // a normal f32 after rounding: 2^-126 .. 3.4e38
-    double growth_factor;    // > 1
-    double backoff_factor;   // 0 < b < 1
-    int64_t growth_interval; // >= 1
-
-    // Beyond PyTorch's; kernels/scaler_state.h has the formulas.
-    int is_static;         // the scale stays; steps are checked and skipped all the same
-    double min_scale;      // 0: none; else a normal f32, at most init_scale
-    double max_scale;      // 0: none; else a normal f32, at least init_scale
-    int hysteresis;        // >= 1: overflows that lower the scale once; 1: each one
-    int hysteresis_refill; // enum hysteresis_refill
-    double overflow_tolerance; // 0 <= t < 1; 0: every overflow backs off
-    int growth_delay;          // >= 0: good steps after an overflow that do not count
+    double init_scale; // a normal f32 after rounding: 2^-126 .. 3.4e38
+    int is_static;     // the scale stays; steps are checked and skipped all the same
+#define RULE(type, name) type name;
+#include "scaler/settings.def"
+#undef RULE
 };
 
 /* 65536, 2, 0.5, 2000, and nothing beyond: PyTorch's. */
@@ -148,9 +140,12 @@ struct grad_scaler_saved {
     double scale, growth_factor, backoff_factor;
     int64_t growth_interval, growth_tracker;
     int enabled;
-    int64_t adam_t, updates, skipped, skipped_in_a_row, growths, backoffs;
-    // Of the rules beyond PyTorch's; all 0 in a checkpoint that does not have them.
-    int64_t hysteresis_used, growth_wait, steps_since_rescale, overflows_since_rescale;
+    // Of the rules beyond PyTorch's all 0 in a checkpoint that does not have them.
+#define COUNT(name) int64_t name;
+#define TRACK(name) int64_t name;
+#include "scaler/counters.def"
+#undef COUNT
+#undef TRACK
     // Of several scales (topology.h); 0 where there is one, or each is alone.
     int64_t held;
     int is_held; // the next step will be

@@ -14,16 +14,11 @@ struct grad_scaler_saved grad_scaler_save(const struct grad_scaler *scaler)
         .growth_interval = state.growth_interval,
         .growth_tracker = state.enabled ? state.growth_tracker : 0,
         .enabled = state.enabled,
-        .adam_t = state.adam_t,
-        .updates = state.updates,
-        .skipped = state.skipped,
-        .skipped_in_a_row = state.skipped_in_a_row,
-        .growths = state.growths,
-        .backoffs = state.backoffs,
-        .hysteresis_used = state.hysteresis_used,
-        .growth_wait = state.growth_wait,
-        .steps_since_rescale = state.steps_since_rescale,
-        .overflows_since_rescale = state.overflows_since_rescale,
+#define COUNT(name) .name = state.name,
+#define TRACK(name) .name = state.name,
+#include "scaler/counters.def"
+#undef COUNT
+#undef TRACK
         .held = state.held,
         .is_held = state.is_held,
     };
@@ -46,14 +41,11 @@ static enum status check_saved_counters(const struct grad_scaler_saved *saved,
         const char *key;
         int64_t value;
     } counters[] = {
-        {"adam_t", saved->adam_t},
-        {"updates", saved->updates},
-        {"skipped", saved->skipped},
-        {"skipped_in_a_row", saved->skipped_in_a_row},
-        {"growths", saved->growths},
-        {"backoffs", saved->backoffs},
-        {"steps_since_rescale", saved->steps_since_rescale},
-        {"overflows_since_rescale", saved->overflows_since_rescale},
+#define COUNT(name) {#name, saved->name},
+#define TRACK(name) {#name, saved->name},
+#include "scaler/counters.def"
+#undef COUNT
+#undef TRACK
         {"held", saved->held},
     };
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
@@ -110,10 +102,11 @@ static void take_scale(struct scaler_state *state, const struct grad_scaler_save
 {
     state->scale = (float)saved->scale;
     state->growth_tracker = (int32_t)saved->growth_tracker;
-    state->hysteresis_used = (int32_t)saved->hysteresis_used;
-    state->growth_wait = (int32_t)saved->growth_wait;
-    state->steps_since_rescale = saved->steps_since_rescale;
-    state->overflows_since_rescale = saved->overflows_since_rescale;
+#define COUNT(name)
+#define TRACK(name) state->name = (__typeof__(state->name))saved->name;
+#include "scaler/counters.def"
+#undef COUNT
+#undef TRACK
 }
 
 enum status grad_scaler_load(struct grad_scaler *scaler,
@@ -133,12 +126,11 @@ enum status grad_scaler_load(struct grad_scaler *scaler,
         TRY(grad_scaler_check_saved(saved, scaler->name));
         take_scale(&state, saved);
     }
-    state.adam_t = saved->adam_t;
-    state.updates = saved->updates;
-    state.skipped = saved->skipped;
-    state.skipped_in_a_row = saved->skipped_in_a_row;
-    state.growths = saved->growths;
-    state.backoffs = saved->backoffs;
+#define COUNT(name) state.name = saved->name;
+#define TRACK(name)
+#include "scaler/counters.def"
+#undef COUNT
+#undef TRACK
     state.held = saved->held;
     state.is_held = saved->is_held != 0;
     scaler_fit_state(scaler, &state);

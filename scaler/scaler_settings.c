@@ -112,16 +112,10 @@ void scaler_apply_config(struct scaler_state *state,
                          const struct grad_scaler_config *config)
 {
     state->enabled = config->enabled;
-    state->growth_factor = config->growth_factor;
-    state->backoff_factor = config->backoff_factor;
-    state->growth_interval = config->growth_interval;
     state->is_static = config->is_static;
-    state->min_scale = (float)config->min_scale;
-    state->max_scale = (float)config->max_scale;
-    state->hysteresis = config->hysteresis;
-    state->hysteresis_refill = config->hysteresis_refill;
-    state->overflow_tolerance = config->overflow_tolerance;
-    state->growth_delay = config->growth_delay;
+#define RULE(type, name) state->name = (__typeof__(state->name))config->name;
+#include "scaler/settings.def"
+#undef RULE
 }
 
 __attribute__((format(printf, 2, 3))) static void add_note(struct grad_scaler *scaler,

@@ -24,15 +24,12 @@ static enum status create_fake(struct topology *topology)
 static int same_rule(const struct grad_scaler_config *a,
                      const struct grad_scaler_config *b)
 {
-    return a->enabled == b->enabled && a->init_scale == b->init_scale &&
-           a->growth_factor == b->growth_factor &&
-           a->backoff_factor == b->backoff_factor &&
-           a->growth_interval == b->growth_interval && a->is_static == b->is_static &&
-           a->min_scale == b->min_scale && a->max_scale == b->max_scale &&
-           a->hysteresis == b->hysteresis &&
-           a->hysteresis_refill == b->hysteresis_refill &&
-           a->overflow_tolerance == b->overflow_tolerance &&
-           a->growth_delay == b->growth_delay;
+    int is_same = a->enabled == b->enabled && a->init_scale == b->init_scale &&
+                  a->is_static == b->is_static;
+#define RULE(type, name) is_same &= a->name == b->name;
+#include "scaler/settings.def"
+#undef RULE
+    return is_same;
 }
 
 enum status topology_create(struct topology *topology, enum topology_kind kind,

@@ -52,12 +52,9 @@ struct network_config {
     int width;
     double lr, beta1, beta2, eps;
     double init_scale; // 0 = auto: config_init_scale(), and app/recovery/init_scale.h
-    double growth_factor, backoff_factor;
-    int64_t growth_interval;
-    double min_scale, max_scale;       // 0 = none
-    int hysteresis, hysteresis_refill; // enum hysteresis_refill of kernels/scaler_state.h
-    double overflow_tolerance;
-    int growth_delay;
+#define RULE(type, name) type name;
+#include "scaler/settings.def"
+#undef RULE
     double clip_norm; // of the unscaled gradients, at most; 0 = no clipping
     int accum;        // micro-batches of `batch` images per optimizer step
     int precision;    // enum own_precision: the run's, or another

@@ -162,17 +162,12 @@ double config_init_scale(const struct network_config *network)
 struct grad_scaler_config config_scaler(const struct config *config,
                                         const struct network_config *network)
 {
-    return (struct grad_scaler_config){.init_scale = config_init_scale(network),
-                                       .growth_factor = network->growth_factor,
-                                       .backoff_factor = network->backoff_factor,
-                                       .growth_interval = network->growth_interval,
-                                       .is_static = config->scaler == SCALER_STATIC,
-                                       .min_scale = network->min_scale,
-                                       .max_scale = network->max_scale,
-                                       .hysteresis = network->hysteresis,
-                                       .hysteresis_refill = network->hysteresis_refill,
-                                       .overflow_tolerance = network->overflow_tolerance,
-                                       .growth_delay = network->growth_delay};
+    struct grad_scaler_config scaler = {.init_scale = config_init_scale(network),
+                                        .is_static = config->scaler == SCALER_STATIC};
+#define RULE(type, name) scaler.name = network->name;
+#include "scaler/settings.def"
+#undef RULE
+    return scaler;
 }
 
 static void follow_limits(struct network_config *network)

@@ -23,21 +23,22 @@ struct changeable {
     int is_of_scaler;
 };
 
-#define SCALER_KEY(n, name)         \
-    {                               \
-#n "." name, #n "_" name, 1 \
+// What each network has besides the settings of its scaler's rule.
+#define NETWORK_KEYS(n)                                             \
+    {#n ".lr", #n "_lr", 0}, {#n ".clip_norm", #n "_clip_norm", 0}, \
+    {                                                               \
+#n "." SCALE, "", 1                                         \
     }
-#define NETWORK_KEYS(n)                                                  \
-    {#n ".lr", #n "_lr", 0}, {#n ".clip_norm", #n "_clip_norm", 0},      \
-        SCALER_KEY(n, SCALE), SCALER_KEY(n, "growth_interval"),          \
-        SCALER_KEY(n, "growth_factor"), SCALER_KEY(n, "backoff_factor"), \
-        SCALER_KEY(n, "min_scale"), SCALER_KEY(n, "max_scale"),          \
-        SCALER_KEY(n, "hysteresis"), SCALER_KEY(n, "hysteresis_refill"), \
-        SCALER_KEY(n, "overflow_tolerance"), SCALER_KEY(n, "growth_delay")
 
 // Both networks' keys in the same order, then those of the whole run.
 static const struct changeable changeable[] = {NETWORK_KEYS(g),
+#define RULE(type, name) {"g." #name, "g_" #name, 1},
+#include "scaler/settings.def"
+#undef RULE
                                                NETWORK_KEYS(d),
+#define RULE(type, name) {"d." #name, "d_" #name, 1},
+#include "scaler/settings.def"
+#undef RULE
                                                {"kimg", "kimg", 0},
                                                {"snap", "snap", 0},
                                                {"grad_stats", "grad_stats", 0}};

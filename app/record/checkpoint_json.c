@@ -37,16 +37,11 @@ static const struct field {
     FIELD("growth_interval", FIELD_WHOLE, FIELD_ALWAYS, growth_interval),
     FIELD("_growth_tracker", FIELD_WHOLE, FIELD_ALWAYS, growth_tracker),
     FIELD("enabled", FIELD_SWITCH, FIELD_ALWAYS, enabled),
-    FIELD("adam_t", FIELD_WHOLE, FIELD_ALWAYS, adam_t),
-    FIELD("updates", FIELD_WHOLE, FIELD_ALWAYS, updates),
-    FIELD("skipped", FIELD_WHOLE, FIELD_ALWAYS, skipped),
-    FIELD("skipped_in_a_row", FIELD_WHOLE, FIELD_ALWAYS, skipped_in_a_row),
-    FIELD("growths", FIELD_WHOLE, FIELD_ALWAYS, growths),
-    FIELD("backoffs", FIELD_WHOLE, FIELD_ALWAYS, backoffs),
-    FIELD("hysteresis_used", FIELD_WHOLE, FIELD_NEWER, hysteresis_used),
-    FIELD("growth_wait", FIELD_WHOLE, FIELD_NEWER, growth_wait),
-    FIELD("steps_since_rescale", FIELD_WHOLE, FIELD_NEWER, steps_since_rescale),
-    FIELD("overflows_since_rescale", FIELD_WHOLE, FIELD_NEWER, overflows_since_rescale),
+#define COUNT(name) FIELD(#name, FIELD_WHOLE, FIELD_ALWAYS, name),
+#define TRACK(name) FIELD(#name, FIELD_WHOLE, FIELD_NEWER, name),
+#include "scaler/counters.def"
+#undef COUNT
+#undef TRACK
     FIELD("held", FIELD_WHOLE, FIELD_IF_HELD, held),
     FIELD("is_held", FIELD_SWITCH, FIELD_IF_HELD, is_held),
 #undef FIELD
