@@ -68,8 +68,11 @@ void report_write_reals(struct report *report)
                        : dataset->count;
     size_t image_bytes = tensor_bytes(&trainer->sampler.pixels) / SAMPLER_BATCH;
     uint8_t *pixels = malloc(count * image_bytes);
-    if (!pixels)
+    if (!pixels) {
+        (void)memory_missing("reals.png: %zu images", count);
+        picture_failed(report);
         return;
+    }
     // What D sees first.
     enum status status =
         batch_first_images(dataset, (uint64_t)trainer->config.seed, count, pixels);
