@@ -20,7 +20,7 @@ static char out[512], whole[1024];
 static int killable(char *text, size_t bytes, const char *variables,
                     const char *arguments)
 {
-    return run_command(text, bytes, "cd '%s' && %s '%s' %s", out, variables, KILLABLE,
+    return run_command(text, bytes, "cd '%s' && %s \"$KILLABLE\" %s", out, variables,
                        arguments);
 }
 
@@ -28,6 +28,7 @@ static int make_whole_run(void **state)
 {
     (void)state;
     char text[8192], runs[600];
+    setenv("KILLABLE", KILLABLE, 1); // for the shell, whatever characters the path has
     snprintf(out, sizeof out, "%s", make_folder("killed"));
     if (killable(text, sizeof text, "TWINSCALE_CALLS=calls", RUN " --out whole") != 0)
         fail_msg("%s", text);

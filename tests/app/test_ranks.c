@@ -381,13 +381,14 @@ static void test_launched_processes_with_other_flags_are_told(void **state)
 static int ranks_in_a_window(char *text, size_t bytes, const char *flags)
 {
     return run_command(text, bytes,
-                       WAIT_FOR "cd '%s' && { SDL_VIDEODRIVER=dummy '%s' train " RUN
-                                "--preview window %s >log 2>&1 & }; pid=$!; "
-                                "wait_for 'grep -q \"window stays\" log'; cat log; "
-                                "children=$(pgrep -P $pid); kill -TERM $pid; wait $pid; "
-                                "code=$?; echo \"children: $children;\"; "
-                                "tail -n +$(($(grep -n 'window stays' log | cut -d: -f1) "
-                                "+ 1)) log; exit $code",
+                       WAIT_FOR
+                       "cd '%s' && rm -f log && { SDL_VIDEODRIVER=dummy '%s' train " RUN
+                       "--preview window %s >log 2>&1 & }; pid=$!; "
+                       "wait_for 'grep -q \"window stays\" log'; cat log; "
+                       "children=$(pgrep -P $pid); kill -TERM $pid; wait $pid; "
+                       "code=$?; echo \"children: $children;\"; "
+                       "tail -n +$(($(grep -n 'window stays' log | cut -d: -f1) "
+                       "+ 1)) log; exit $code",
                        in(""), CPU_RANKS, flags);
 }
 
