@@ -77,7 +77,7 @@ void report_step(struct report *report);
  *   mean, std, max   of its finite values as stored; max is the largest magnitude
  *   finite     share of finite values
  *   lost       share of zeros that the same step in f32 does not have: the zeros counted,
- *              less those that the f32 twin counts; null without --grad-stats or in fp32.
+ *              less those that the f32 reference counts; null without --grad-stats or in fp32.
  *              Where rounding moved an activation over 0 the two differ besides
  *   subnormal  share of values that are subnormal in the tensor's own type
  *   headroom   log2(65504 / max); null where all is zero

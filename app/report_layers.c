@@ -29,7 +29,7 @@ struct tensor_facts {
 /* Shares are of all elements; padding, which is zero, is not counted. */
 static struct tensor_facts facts_of(const struct survey_entry *entry,
                                     const struct survey_stats *stats,
-                                    const struct survey_stats *twin)
+                                    const struct survey_stats *reference)
 {
     double all = (double)entry->elements;
     double finite = all - (double)stats->inf - (double)stats->nan;
@@ -43,8 +43,8 @@ static struct tensor_facts facts_of(const struct survey_entry *entry,
                     : (double)NAN;
     facts.headroom = facts.max > 0.0 ? log2(HALF_MAX / facts.max) : (double)NAN;
     // Both have the same padding.
-    if (twin)
-        facts.lost = fmax(0.0, (double)stats->zero - (double)twin->zero) / all;
+    if (reference)
+        facts.lost = fmax(0.0, (double)stats->zero - (double)reference->zero) / all;
     return facts;
 }
 
@@ -116,15 +116,16 @@ static void begin_line(const struct report *report, struct look_line *line,
     line->column.is_skip = is_skip;
 }
 
-// `twin` may be NULL; and `column`, of the heat map.
+// `reference` may be NULL; and `column`, of the heat map.
 static void add_tensors(const struct report *report, json_t *tensors,
                         struct layer_column *column, enum gan_pass pass,
                         const struct survey *survey, const struct survey_stats *stats,
-                        const struct survey_stats *twin)
+                        const struct survey_stats *reference)
 {
     for (int i = 0; i < survey->count; i++) {
         const struct survey_entry *entry = &survey->entry[i];
-        struct tensor_facts facts = facts_of(entry, &stats[i], twin ? &twin[i] : NULL);
+        struct tensor_facts facts =
+            facts_of(entry, &stats[i], reference ? &reference[i] : NULL);
         json_array_append_new(tensors, tensor_json(pass, entry, &facts));
         if (column && is_in_map(pass, entry))
             add_to_column(report, column, entry, &facts);

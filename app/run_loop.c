@@ -69,7 +69,7 @@ static enum status compare_scalers(struct run *run)
 }
 
 /* A checkpoint that cannot be written does not end a run that could still write one
- * later. Ranks that no longer agree do: what they would write is nobody's. */
+ * later. Ranks that no longer agree do: what they would write belongs to no run. */
 static enum status save_snapshot(struct run *run, double kimg)
 {
     int failed_before = run->save_failed;

@@ -43,7 +43,7 @@ static void cast(struct net *net, const struct tensor *from, struct tensor *to)
     net->device->ops->pointwise.cast(net->device, from, to);
 }
 
-// Where the gradient of what an edge reads is collected; NULL where nobody asks for it.
+// Where the gradient of what an edge reads is collected; NULL where it is not asked for.
 static struct tensor *edge_target(struct net *net, const struct edge *edge,
                                   const struct backward *pass)
 {

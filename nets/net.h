@@ -65,7 +65,7 @@ struct edge {
     int from;         // a node, or NET_INPUT
     int is_cast;      // it has another type: the node reads a cast of it
     struct tensor x;  // the cast
-    struct tensor dx; // where the node's dgrad writes; NET_INPUT's is the caller's
+    struct tensor dx; // where the node's dgrad writes, but for JOIN_NONE
     enum join join;
 };
 
@@ -177,7 +177,7 @@ const struct tensor *net_forward(struct net *net, const struct tensor *x,
 struct backward {
     const struct tensor *x;  // what net_forward() has read
     const struct tensor *dy; // dL/doutput; not written to
-    struct tensor *dx;       // gets dL/dx; NULL where nobody asks
+    struct tensor *dx;       // gets dL/dx; NULL where it is not asked for
     float *grads;            // [param_elements] f32, get dL/dparameters; NULL: not asked
     int accumulates;         // dL/dparameters are added to what lies there
 };

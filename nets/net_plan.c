@@ -32,7 +32,7 @@ static int changes_type(const struct net *net, int one, int other)
     return net->node[one].holds_f32 != net->node[other].holds_f32;
 }
 
-// True where nobody but node `reader` reads node `index`, in its own type: what is fused is
+// True where no node but `reader` reads node `index`, in its own type: what is fused is
 // one op, and an op has one type.
 static int is_for_itself(const struct net *net, int index, int reader)
 {
@@ -158,7 +158,7 @@ static int last_reader(const struct net *net, int index)
         for (int k = 0; k < net->node[i].edge_count; k++)
             if (net->node[i].edge[k].from == index)
                 last = i;
-    CHECK(last > index || index + 1 == net->node_count, "net %s: nobody reads %s",
+    CHECK(last > index || index + 1 == net->node_count, "net %s: no node reads %s",
           net->name, net->node[index].name);
     return last > index ? last : net->node_count;
 }
@@ -180,7 +180,7 @@ static void describe_casts(struct net *net)
     }
 }
 
-// In a net that only samples: over what it reads, where nobody reads that later.
+// In a net that only samples: over what it reads, where no node reads that later.
 static int takes_over_input(const struct plan *plan, int index)
 {
     const struct net *net = plan->net;

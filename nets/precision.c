@@ -116,6 +116,6 @@ enum status precision_check_patterns(const char *patterns, const struct net *con
 
 int precision_agrees(const struct tensor *one, const struct tensor *other)
 {
-    CHECK(shape_equal(one->shape, other->shape), "an image and its twin differ in shape");
+    CHECK(shape_equal(one->shape, other->shape), "two tensors that meet differ in shape");
     return one->dtype == other->dtype && one->c_stored == other->c_stored;
 }

@@ -4,7 +4,7 @@
  * Owns:  nothing.
  *
  *     for (int role = 0; role < ROLES; role++)
- *         net_release(&trainer->side[role].net); */
+ *         net_release(&gan->net[role]); */
 #ifndef NETS_ROLE_H
 #define NETS_ROLE_H
 

@@ -104,7 +104,7 @@ static int open_leftover(const char *name)
     return -1;
 }
 
-/* A name that nobody uses: a new one, or a leftover's, which is emptied. -1 with errno. */
+/* A name that no other process uses: a new one, or a leftover's, which is emptied. -1 with errno. */
 static int open_temporary(struct atomic_file *file)
 {
     for (int number = 0; number < TEMPORARIES_MAX; number++) {

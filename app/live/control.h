@@ -5,7 +5,7 @@
  *
  * A socket and not a file, because what a file holds outlives those it is meant for: a
  * request left by a run that was killed would be carried out by the run that resumes,
- * hours later. A socket that a killed run leaves behind connects to nobody, which is told
+ * hours later. A socket that a killed run leaves behind connects to no process, which is told
  * at once; the next run in the folder, which holds its lock, replaces it. A request is one
  * packet (SOCK_SEQPACKET), so that there is no half of one. A socket's address has 107
  * bytes, a folder's path may have more: both sides open the folder and name the socket

@@ -265,7 +265,7 @@ static enum status accept_answer(struct group *group, int fd, const char *addres
 static enum status find_rank_0(struct group *group, const struct group_start *start)
 {
     const struct group_place *place = start->place;
-    char error[128] = "nobody answers";
+    char error[128] = "no answer";
     for (double until = now_seconds() + meet_sec(start); now_seconds() < until;) {
         struct wire_message answer;
         TRY(check_stopped(start));

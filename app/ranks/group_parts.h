@@ -1,4 +1,4 @@
-/* group_parts.h - what a group is made of, for the group_*.c files and nobody else.
+/* group_parts.h - what a group is made of, for the group_*.c files alone.
  * Flow:  group_fork.c or group_meet.c connects, group_watch.c listens, group.c says.
  * Owns:  see group.h. */
 #ifndef APP_RANKS_GROUP_PARTS_H
@@ -35,7 +35,7 @@ struct group {
     pthread_mutex_t sending; // one message at a time
     pthread_mutex_t lock;    // of all that follows, and of the queues
     pthread_cond_t changed;
-    int is_over;        // rank 0 has said that all is done: nobody is missed any more
+    int is_over;        // rank 0 has said that all is done: no rank is missed any more
     int must_stop;      // the watcher
     enum status status; // of the first failure, here or elsewhere
     char reason[WIRE_BYTES + 128];

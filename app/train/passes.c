@@ -1,19 +1,16 @@
 #include "app/train/passes.h"
 
 const struct pass_row pass_rows[GAN_PASSES] = {
-    [PASS_D_REAL] = {.name = "d_real",
-                     .word = "real",
+    [PASS_D_REAL] = {.word = "real",
                      .trains = ROLE_D,
                      .input = INPUT_REAL,
                      .target = 1.0f,
                      .is_smoothed = 1},
-    [PASS_D_FAKE] = {.name = "d_fake",
-                     .word = "fakes",
+    [PASS_D_FAKE] = {.word = "fakes",
                      .trains = ROLE_D,
                      .input = INPUT_FAKES,
                      .target = 0.0f},
-    [PASS_G_MAIN] = {.name = "g_main",
-                     .word = "generator",
+    [PASS_G_MAIN] = {.word = "generator",
                      .trains = ROLE_G,
                      .input = INPUT_FAKES,
                      .target = 1.0f},

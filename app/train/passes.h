@@ -9,7 +9,7 @@
  *     g_main   G       fakes    1                    through D, of G
  *
  * Which loss scale a pass carries is a column of the scalers' topology (scaler/topology.c). A
- * new pass is a value of enum gan_pass (nets/role.h) and a row here and there. */
+ * new pass is a value of enum gan_pass (nets/role.h) and a row in both tables. */
 #ifndef APP_TRAIN_PASSES_H
 #define APP_TRAIN_PASSES_H
 
@@ -19,7 +19,6 @@
 enum pass_input { INPUT_REAL, INPUT_FAKES };
 
 struct pass_row {
-    const char *name; // "d_real"
     const char *word; // "real", in events and sentences
     enum role trains;
     enum pass_input input;

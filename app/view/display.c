@@ -28,7 +28,7 @@ static void set_hints(void)
     SDL_SetHint(SDL_HINT_APP_NAME, "twinscale");
 }
 
-/* Drivers that open windows which nobody sees, or that take a text console over. */
+/* Drivers that open windows that no screen shows, or that take a text console over. */
 static int is_invisible(const char *driver)
 {
     static const char *const names[] = {"offscreen", "dummy", "evdev", "KMSDRM"};

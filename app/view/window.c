@@ -329,7 +329,7 @@ void window_run(struct window *window)
     }
     if (!window->is_lost && window->is_closed && !window->is_destroyed)
         SDL_HideWindow(window->sdl_window);
-    // Without a window nobody could end the pause.
+    // Without a window no key could end the pause.
     if (monitor_is_paused(window->monitor) && !monitor_is_finished(window->monitor))
         monitor_request(window->monitor, REQUEST_PAUSE);
 }

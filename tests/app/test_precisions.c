@@ -176,7 +176,7 @@ static void test_a_run_with_f32_layers_resumes_to_the_same_bytes(void **state)
 static void test_statistics_of_layers_work_where_types_differ(void **state)
 {
     (void)state;
-    // Each look compares a half run with its f32 twin, row by row, and changes nothing.
+    // Each probed step compares a half run with its f32 reference, row by row, and changes nothing.
     assert_same_run("--fp32-layers d.conv2,g.act1 --g-precision bf16",
                     "--fp32-layers d.conv2,g.act1 --g-precision bf16 --grad-stats 2");
 }

@@ -66,7 +66,7 @@ static void add_random(struct net *net, struct dice *dice, const struct graph *g
     }
 }
 
-// What nobody reads yet is added up, so that the last node depends on all.
+// What no node reads yet is added up, so that the last node depends on all.
 static void add_up(struct net *net)
 {
     int sum = net->node_count - 1;

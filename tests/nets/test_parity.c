@@ -174,8 +174,8 @@ static void fill_inputs(struct gan *gan, int step)
 
 /* D on `images` with `target`; returns the mean loss, leaves the seed in D's output
  * gradient. */
-static double judge(struct gan *gan, const struct tensor *images, float target,
-                    struct grad_scaler *scaler)
+static double forward_and_loss(struct gan *gan, const struct tensor *images, float target,
+                               struct grad_scaler *scaler)
 {
     net_forward(&gan->d, images, NET_TRAIN);
     gan->device->ops->loss.bce_logits(gan->device, net_output(&gan->d), target, 1.0f,
@@ -196,17 +196,17 @@ static void finish_step(struct grad_scaler *scaler, struct adam *adam)
 static void discriminator_backward(struct gan *gan, int step)
 {
     const struct tensor *fakes = net_output(&gan->g);
-    gan->losses[step][0] = judge(gan, &gan->reals, 1.0f, &gan->scaler_d);
+    gan->losses[step][0] = forward_and_loss(gan, &gan->reals, 1.0f, &gan->scaler_d);
     run_backward(&gan->d, &gan->reals, WGRAD);
     net_forward(&gan->g, &gan->latents, NET_TRAIN);
-    gan->losses[step][1] = judge(gan, fakes, 0.0f, &gan->scaler_d);
+    gan->losses[step][1] = forward_and_loss(gan, fakes, 0.0f, &gan->scaler_d);
     run_backward(&gan->d, fakes, WGRAD | ACCUMULATE);
 }
 
 static void generator_backward(struct gan *gan, int step)
 {
     const struct tensor *fakes = net_output(&gan->g);
-    gan->losses[step][2] = judge(gan, fakes, 1.0f, &gan->scaler_g);
+    gan->losses[step][2] = forward_and_loss(gan, fakes, 1.0f, &gan->scaler_g);
     run_backward(&gan->d, fakes, DGRAD);
     struct tensor *seed = &gan->g.output_grad;
     assert_true(shape_equal(seed->shape, gan->d.input_grad.shape));

@@ -241,8 +241,8 @@ static void draw_real(struct gan *gan, uint64_t number)
 }
 
 /* D on `x`, up to the seed of its backward pass; the mean loss. */
-static double judge(struct gan *gan, const struct tensor *x, float target,
-                    enum gan_pass loss)
+static double forward_and_loss(struct gan *gan, const struct tensor *x, float target,
+                               enum gan_pass loss)
 {
     struct loss_sums sums;
     struct net *d = &gan->net[ROLE_D];
@@ -258,14 +258,14 @@ static void train_step(struct gan *gan, uint64_t number, double loss[ROLES])
     struct net *g = &gan->net[ROLE_G], *d = &gan->net[ROLE_D];
     draw_real(gan, number);
     device->ops->image.normal(device, 9, STREAM_LATENT, &number, 0, &gan->latents);
-    loss[ROLE_D] = judge(gan, &gan->real, 1.0f, PASS_D_REAL);
+    loss[ROLE_D] = forward_and_loss(gan, &gan->real, 1.0f, PASS_D_REAL);
     run_backward(d, &gan->real, WGRAD);
     net_forward(g, &gan->latents, NET_TRAIN);
-    loss[ROLE_D] += judge(gan, net_output(g), 0.0f, PASS_D_FAKE);
+    loss[ROLE_D] += forward_and_loss(gan, net_output(g), 0.0f, PASS_D_FAKE);
     run_backward(d, net_output(g), WGRAD | ACCUMULATE);
     topology_step(&gan->topology, ROLE_D);
     topology_update(&gan->topology, ROLE_D);
-    loss[ROLE_G] = judge(gan, net_output(g), 1.0f, PASS_G_MAIN);
+    loss[ROLE_G] = forward_and_loss(gan, net_output(g), 1.0f, PASS_G_MAIN);
     run_backward(d, net_output(g), DGRAD);
     memcpy(g->output_grad.data, d->input_grad.data, tensor_bytes(&d->input_grad));
     run_backward(g, &gan->latents, WGRAD);
@@ -305,13 +305,13 @@ static void look(struct gan *gan, struct survey *survey, struct survey_stats *st
     survey_add_backward(survey, d, &pass);
     assert_int_equal(survey_commit(survey), STATUS_OK);
     draw_real(gan, 3);
-    judge(gan, &gan->real, 1.0f, PASS_D_REAL);
+    forward_and_loss(gan, &gan->real, 1.0f, PASS_D_REAL);
     survey_backward(survey, d, &pass, stats);
 }
 
-static double share_of_wrong_ways(struct gan *gan, struct gan *twin)
+static double share_of_wrong_ways(struct gan *gan, struct gan *reference)
 {
-    struct net *d = &gan->net[ROLE_D], *want = &twin->net[ROLE_D];
+    struct net *d = &gan->net[ROLE_D], *want = &reference->net[ROLE_D];
     double wrong = 0.0, all = 0.0;
     for (int i = 0; i < d->param_count; i++)
         for (size_t k = 0; is_inside_branch(d, d->param[i].node) &&
@@ -323,32 +323,32 @@ static double share_of_wrong_ways(struct gan *gan, struct gan *twin)
     return wrong / all;
 }
 
-static struct findings find(struct gan *gan, struct gan *twin, int inside)
+static struct findings find(struct gan *gan, struct gan *reference, int inside)
 {
-    static struct survey survey, twin_survey;
-    static struct survey_stats stats[STATS], twin_stats[STATS];
+    static struct survey survey, reference_survey;
+    static struct survey_stats stats[STATS], reference_stats[STATS];
     struct net *d = &gan->net[ROLE_D];
     look(gan, &survey, stats);
-    look(twin, &twin_survey, twin_stats);
+    look(reference, &reference_survey, reference_stats);
     struct findings found = {.headroom = INFINITY};
     double all = 0.0;
-    assert_int_equal(survey.count, twin_survey.count);
+    assert_int_equal(survey.count, reference_survey.count);
     for (int i = 0; i < survey.count; i++) {
         const struct survey_entry *entry = &survey.entry[i];
         if (entry->kind != SURVEY_ACTIVATION_GRADIENT ||
             !is_inside_branch(d, entry->node) != !inside)
             continue;
-        assert_int_equal(twin_survey.entry[i].node, entry->node);
+        assert_int_equal(reference_survey.entry[i].node, entry->node);
         all += (double)entry->elements;
-        found.lost += (double)stats[i].zero - (double)twin_stats[i].zero;
+        found.lost += (double)stats[i].zero - (double)reference_stats[i].zero;
         found.subnormal += (double)stats[i].subnormal;
         found.headroom = fmin(found.headroom, log2(65504.0 / (double)stats[i].max_abs));
     }
     survey_release(&survey);
-    survey_release(&twin_survey);
+    survey_release(&reference_survey);
     found.lost /= all;
     found.subnormal /= all;
-    found.wrong = share_of_wrong_ways(gan, twin);
+    found.wrong = share_of_wrong_ways(gan, reference);
     print_message("%-16s %-8s lost %5.2f %%  subnormal %5.2f %%  headroom 2^%.1f",
                   gan->run.name, inside ? "branches" : "stream", 100.0 * found.lost,
                   100.0 * found.subnormal, found.headroom);
