@@ -9,10 +9,10 @@
 #define FORECAST_LONG_SEC 3600.0 // a run that takes longer is told so at its head
 
 /* Seconds for each image, from rehearsals of the next step (rehearsal.h): all but the
- * optimizers, which take few percent, and with one of D's turns for all. One where its time is
- * enough to know that the rest of the run is short, or is long in itself; else a second one,
- * since the first warms caches. 0 where nothing is left to train.
- * On several devices every rank has to call it. */
+ * optimizers, which take few percent, and with one of D's turns for all. One where its
+ * time is enough to know that the rest of the run is short, or is long in itself; else a
+ * second one, since the first warms caches. 0 where nothing is left to train. On several
+ * devices every rank has to call it. */
 enum status forecast(struct trainer *trainer, double *sec_per_image);
 
 /* Seconds for the images that are left. */

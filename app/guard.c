@@ -232,8 +232,9 @@ static enum status take_pending(struct run *run)
     return STATUS_OK;
 }
 
-/* What the scale was lowered for is gone, and what it was before the storm is not kept: it
- * begins again as the run did. What init-scale auto found was of layers in other types. */
+/* What the scale was lowered for is gone, and what it was before the storm is not kept:
+ * it begins again as the run did. What init-scale auto found was of layers in other
+ * types. */
 static enum status begin_again(struct grad_scaler *scaler)
 {
     struct grad_scaler_saved saved = grad_scaler_save(scaler);
@@ -278,8 +279,8 @@ static enum status add_layers(struct config *config, const char *layers)
     return STATUS_OK;
 }
 
-/* The run as it goes on, in a snapshot: that is what is read into the new networks, and what
- * a resume begins with. A weight that is inf or NaN is refused there. */
+/* The run as it goes on, in a snapshot: that is what is read into the new networks, and
+ * what a resume begins with. A weight that is inf or NaN is refused there. */
 static enum status save_with_layers(struct run *run, const struct storm *storm)
 {
     struct trainer *trainer = &run->trainer;

@@ -2,17 +2,18 @@
  * Flow:  train_collect() -> report_step() -> [recovery_decide] -> [recovery_carry_out].
  * Owns:  nothing; its state is in struct run.
  *
- * A rollback takes the last snapshot from outside of a storm, halves the scale once for each
- * rollback since that snapshot, and goes on with other latents, flips and order of images:
- * the number of rollbacks is part of their seed and of every later snapshot, so that a
- * resumed run is the run that was never stopped. It cannot loop: after max_rollbacks in
- * a run it stops.
+ * A rollback takes the last snapshot from outside of a storm, halves the scale once for
+ * each rollback since that snapshot, and goes on with other latents, flips and order of
+ * images: the number of rollbacks is part of their seed and of every later snapshot, so
+ * that a resumed run is the run that was never stopped. It cannot loop: after
+ * max_rollbacks in a run it stops.
  *
- * fp32-layer goes on where the run is. The layers that diagnosis.h names for the last skip
- * become f32: the settings then have them in fp32_layers, the scales of the storm begin
- * again at config_init_scale(), and all of it is written as a snapshot, from which the networks are
- * built anew. So the run that goes on is the one that --resume would make of that snapshot.
- * It cannot loop either: every time one fp16 layer more is f32, and without one it stops. */
+ * fp32-layer goes on where the run is. The layers that diagnosis.h names for the last
+ * skip become f32: the settings then have them in fp32_layers, the scales of the storm
+ * begin again at config_init_scale(), and all of it is written as a snapshot, from which
+ * the networks are built anew. So the run that goes on is the one that --resume would
+ * make of that snapshot. It cannot loop either: every time one fp16 layer more is f32,
+ * and without one it stops. */
 #ifndef APP_GUARD_H
 #define APP_GUARD_H
 
@@ -41,8 +42,9 @@ struct recovery {
 void recovery_decide(const struct trainer *trainer, int in_storm[ROLES],
                      struct recovery *recovery);
 
-/* After that step was reported. STATUS_OK when the run goes on, after a rollback or a move to
- * f32 with no step on its way; STATUS_DIVERGED when it is given up, with a post-mortem. */
+/* After that step was reported. STATUS_OK when the run goes on, after a rollback or a
+ * move to f32 with no step on its way; STATUS_DIVERGED when it is given up, with a
+ * post-mortem. */
 enum status recovery_carry_out(struct run *run, const struct recovery *recovery);
 
 /* After run->last_snapshot was written: is that one to go back to? */

@@ -6,7 +6,8 @@
 
 #include "app/record/checkpoint.h"
 
-/* Both networks of a config, G first, as their tables show them: built, without weights. */
+/* Both networks of a config, G first, as their tables show them: built, without
+ * weights. */
 enum status info_each_net(const struct config *config,
                           void (*visit)(void *context, const struct net *net),
                           void *context);

@@ -1,4 +1,5 @@
-/* main.c - names the commands, prints the one sentence of a failure, exits with its code. */
+/* main.c - names the commands, prints the one sentence of a failure, exits with its
+ * code. */
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
@@ -71,9 +72,9 @@ static enum status dispatch(int argc, char **argv)
         argv[1]);
 }
 
-/* Where standard input, output or error is closed, the next file that is opened would take its
- * number, and what is printed would go into a log or a checkpoint. What is opened here in its
- * place cannot be used, which is an error as before. */
+/* Where standard input, output or error is closed, the next file that is opened would
+ * take its number, and what is printed would go into a log or a checkpoint. What is
+ * opened here in its place cannot be used, which is an error as before. */
 static void keep_standard_numbers(void)
 {
     static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};

@@ -12,7 +12,8 @@
 #include "app/recovery/storm.h"
 
 /* Of the step that was last collected, in which `storm` was found. `path` receives the
- * folder. What is there from earlier is set aside (set_aside.h). STATUS_FAILED with file and reason. */
+ * folder. What is there from earlier is set aside (set_aside.h). STATUS_FAILED with file
+ * and reason. */
 enum status post_mortem_write(struct report *report, const struct storm *storm,
                               const char *reason, char *path, size_t bytes);
 

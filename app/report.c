@@ -313,7 +313,8 @@ void report_tick(struct report *report)
     report_publish(report, NULL);
     draw_pictures(report);
     report->tick = (struct tick){.index = report->tick.index + 1};
-    // The next tick's clock starts where this one's ended: its pictures belong to the next.
+    // The next tick's clock starts where this one's ended: its pictures belong to the
+    // next.
     report->tick_started = now;
     report->maintenance_sec = 0.0;
     report->images_at_tick = report->trainer->progress.images;

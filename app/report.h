@@ -1,6 +1,6 @@
 /* report.h - what a run tells: log, ticks, pictures, window.
- * Flow:  train_step() -> [report] -> terminal, log.txt, stats.jsonl, layers.jsonl, events.jsonl,
- *        PNGs, monitor.
+ * Flow:  train_step() -> [report] -> terminal, log.txt, stats.jsonl, layers.jsonl,
+ *        events.jsonl, PNGs, monitor.
  * Owns:  its buffers.  Borrows: trainer, run folder, monitor.
  *
  * Nothing here can end a run: a picture or a log line that cannot be written is said once
@@ -16,8 +16,8 @@
 #include "app/train/trainer.h"
 #include "scaler/watch.h"
 
-/* A mean logit of 50 on the wrong side: f32 cannot tell its sigmoid from 0 or 1 from 17 on. A
- * few steps of it may pass, LOSS_FAR_STEPS in a row are no training. */
+/* A mean logit of 50 on the wrong side: f32 cannot tell its sigmoid from 0 or 1 from 17
+ * on. A few steps of it may pass, LOSS_FAR_STEPS in a row are no training. */
 #define LOSS_FAR 50.0
 #define LOSS_FAR_STEPS 32
 
@@ -67,10 +67,11 @@ void report_say(struct report *report, const char *format, ...)
 /* After every step: history, events for skips, sums of the tick, the bar, the window. */
 void report_step(struct report *report);
 
-/* What was looked at in the step that was just taken (probe.h), into layers.jsonl and the heat
- * map: a line is one object with "reason" ("grad-stats", "skip D", "skip G"), "scale_g",
- * "scale_d" (the scales that gradients below carry), "step", "kimg", "timestamp",
- * "rollbacks" (record/rollbacks.h) and "layers", a list of one object a tensor:
+/* What was looked at in the step that was just taken (probe.h), into layers.jsonl and the
+ * heat map: a line is one object with "reason" ("grad-stats", "skip D", "skip G"),
+ * "scale_g", "scale_d" (the scales that gradients below carry), "step", "kimg",
+ * "timestamp", "rollbacks" (record/rollbacks.h) and "layers", a list of one object a
+ * tensor:
  *   pass       real and fakes are D's losses, generator is G's
  *   layer      "d.conv3"
  *   tensor     activation, activation gradient, weight gradient
@@ -81,8 +82,9 @@ void report_step(struct report *report);
  *              Where rounding moved an activation over 0 the two differ besides
  *   subnormal  share of values that are subnormal in the tensor's own type
  *   headroom   log2(65504 / max); null where all is zero
- * Weight gradients are f32 sums of half products, those of D's fakes on top of its reals'.
- * On a device that runs ahead, a skip has no activation gradients: they are gone by then. */
+ * Weight gradients are f32 sums of half products, those of D's fakes on top of its
+ * reals'. On a device that runs ahead, a skip has no activation gradients: they are gone
+ * by then. */
 void report_layers(struct report *report);
 /* Gives the heat map its rows, in the order of the line. */
 void report_name_layers(struct report *report);
@@ -96,30 +98,31 @@ void report_watch_follow(struct report *report);
 void report_watch_recall(struct report *report, const char *events_path);
 void report_watch(struct report *report, int slot, const char *place);
 
-/* Says once when the loss of a network, of the step that was just taken, stays beyond LOSS_FAR.
- * NaN and inf are no matter of it: their steps are skipped, and that is said. */
+/* Says once when the loss of a network, of the step that was just taken, stays beyond
+ * LOSS_FAR. NaN and inf are no matter of it: their steps are skipped, and that is
+ * said. */
 void report_watch_loss(struct report *report, int network, double loss);
 
 /* True where preview.png stands in for a window. */
 int report_draws_preview(struct report *report);
 
-/* scales.png, stats.png once layers were looked at, and preview.png where there is no window,
- * as things stand. */
+/* scales.png, stats.png once layers were looked at, and preview.png where there is no
+ * window, as things stand. */
 void report_write_pictures(struct report *report);
 
-/* After a rollback from `images`: the curves and the heat map end where the run is now, the
- * tick that is being filled and what is told of a scale's behaviour begin anew, and no image
- * is counted twice. */
+/* After a rollback from `images`: the curves and the heat map end where the run is now,
+ * the tick that is being filled and what is told of a scale's behaviour begin anew, and
+ * no image is counted twice. */
 void report_rewind(struct report *report, int64_t images);
 
-/* Closes the tick: line, stats.jsonl, and scales.png and preview.png where they have taken
- * less than 1 % of the time so far. */
+/* Closes the tick: line, stats.jsonl, and scales.png and preview.png where they have
+ * taken less than 1 % of the time so far. */
 void report_tick(struct report *report);
 
-/* Draws the fixed latents with the averaged weights as they are now, for the window and the
- * next grid: start() queues that beside the training, unless it is still at the last ones;
- * take() waits for what was started and shows it. A CPU has drawn when start() returns, and
- * it is taken at once. draw() does both. */
+/* Draws the fixed latents with the averaged weights as they are now, for the window and
+ * the next grid: start() queues that beside the training, unless it is still at the last
+ * ones; take() waits for what was started and shows it. A CPU has drawn when start()
+ * returns, and it is taken at once. draw() does both. */
 void report_start_samples(struct report *report);
 void report_take_samples(struct report *report);
 void report_draw_samples(struct report *report);
@@ -130,15 +133,17 @@ void report_write_reals(struct report *report);
 void report_write_samples(struct report *report, const char *name, char *path,
                           size_t bytes);
 
-/* Writes `count` real images, positions in the data set, under `name`: as they are there. */
+/* Writes `count` real images, positions in the data set, under `name`: as they are
+ * there. */
 enum status report_write_images(struct report *report, const size_t *images, size_t count,
                                 const char *name);
 
-/* Hands the monitor where the run is, and the tiles when there are new ones (else NULL). */
+/* Hands the monitor where the run is, and the tiles when there are new ones (else
+ * NULL). */
 void report_publish(struct report *report, const uint8_t *tiles);
 
-/* The last word of a run ("finished", "stopped", "diverged", "failed"), with its reason or
- * "": in log, events and pictures. */
+/* The last word of a run ("finished", "stopped", "diverged", "failed"), with its reason
+ * or "": in log, events and pictures. */
 void report_end(struct report *report, const char *state, const char *reason);
 
 /* Tells the window a word about what goes on ("paused", "saving ..."). */

@@ -319,9 +319,9 @@ static void event_rescale(struct report *report, int network,
                      scale_event(has_grown ? "growth" : "backoff", network, record));
 }
 
-// A long quiet spell is what makes an overflow remarkable, and a scale that has held for a whole
-// growth interval. Unlike the watch's, that one stays good after an overflow: of a few odd
-// images each is named.
+// A long quiet spell is what makes an overflow remarkable, and a scale that has held for
+// a whole growth interval. Unlike the watch's, that one stays good after an overflow: of
+// a few odd images each is named.
 static void count_quiet_steps(struct report *report, int network,
                               const struct step_record *record)
 {

@@ -1,4 +1,5 @@
-/* report_layers.c - what every layer's tensors held, into layers.jsonl and the heat map. */
+/* report_layers.c - what every layer's tensors held, into layers.jsonl and the heat
+ * map. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

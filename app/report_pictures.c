@@ -1,4 +1,5 @@
-/* report_pictures.c - the PNG files of a run, and the samples that they and the window show. */
+/* report_pictures.c - the PNG files of a run, and the samples that they and the window
+ * show. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* report_watch.c - says once what is wrong with how the loss scales move (scaler/watch.h). */
+/* report_watch.c - says once what is wrong with how the loss scales move
+ * (scaler/watch.h). */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

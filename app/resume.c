@@ -27,8 +27,8 @@ static void look_for_end(void *context, json_t *line)
     end->has_event |= step == (double)end->step && word && strcmp(word, "finished") == 0;
 }
 
-/* True where the run was killed behind its last snapshot: that event is the last that a run
- * writes. */
+/* True where the run was killed behind its last snapshot: that event is the last that a
+ * run writes. */
 static int is_unfinished(const char *path, const struct checkpoint_facts *facts)
 {
     char copy[1024], events[1100];

@@ -255,7 +255,8 @@ enum status run_train(struct run *run)
     return STATUS_OK;
 }
 
-// By itself, in the numbers of one step: D learns from two batches where G learns from one.
+// By itself, in the numbers of one step: D learns from two batches where G learns from
+// one.
 static double recompute_seconds(struct trainer *trainer)
 {
     const struct config *config = &trainer->config;

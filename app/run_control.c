@@ -205,7 +205,8 @@ static enum status answer_ctl(struct run *run, int *requests)
 
 /* ---- --set-at ---------------------------------------------------------------------- */
 
-// What was checked at the start may be refused now, if ctl has changed other settings since.
+// What was checked at the start may be refused now, if ctl has changed other settings
+// since.
 static enum status change_as_planned(struct run *run, const char *request, const char *by,
                                      struct reply *reply)
 {

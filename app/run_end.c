@@ -5,7 +5,8 @@
 #include "app/run.h"
 #include "app/signals.h"
 
-// On stdout, for scripts, and in log.txt. Files that are not there any more are no result.
+// On stdout, for scripts, and in log.txt. Files that are not there any more are no
+// result.
 static void print_result(struct run *run, const char *what, const char *path)
 {
     if (!path[0] || access(path, R_OK) != 0)

@@ -255,8 +255,8 @@ static enum status loop(struct run *run, const char **end)
     return STATUS_OK;
 }
 
-/* The last tick and the last pictures, however the run ended. The event comes last of all:
- * a run that is killed before it is finished by a resume. */
+/* The last tick and the last pictures, however the run ended. The event comes last of
+ * all: a run that is killed before it is finished by a resume. */
 static void close_reports(struct run *run, const char *end)
 {
     write_last_tick(run);

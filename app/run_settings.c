@@ -1,4 +1,5 @@
-/* run_settings.c - the settings of a run as its data completes them, and --show-config. */
+/* run_settings.c - the settings of a run as its data completes them, and
+ * --show-config. */
 #include <stdio.h>
 
 #include "app/run.h"

@@ -232,8 +232,8 @@ static enum status draw_pixels(const struct drawing *drawing, enum dtype dtype,
     return status;
 }
 
-/* Peak signal-to-noise ratio in dB: 10 log10(255^2 / mean of (a - b)^2); infinite where the
- * two are equal. */
+/* Peak signal-to-noise ratio in dB: 10 log10(255^2 / mean of (a - b)^2); infinite where
+ * the two are equal. */
 static double psnr(const uint8_t *a, const uint8_t *b, size_t count)
 {
     double sum = 0.0;

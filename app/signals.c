@@ -134,7 +134,8 @@ enum status signals_open(struct monitor *monitor)
         if (is_left_out(rows[i].number))
             continue;
         sigaddset(&state.waited_for, rows[i].number);
-        // A shell has commands in the background ignore Ctrl-C: what is waited for is not.
+        // A shell has commands in the background ignore Ctrl-C: what is waited for is
+        // not.
         signal(rows[i].number, SIG_DFL);
     }
     signal(SIGPIPE, SIG_IGN);

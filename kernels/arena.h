@@ -1,6 +1,6 @@
 /* arena.h - one block of device memory, planned before it is allotted.
- * Flow:  setup reserves every tensor and array of a role, then commits once; a step allots
- *        nothing.
+ * Flow:  setup reserves every tensor and array of a role, then commits once; a step
+ *        allots nothing.
  * Owns:  the block.  Borrows: the device, and the pointers it will fill in.
  *
  *     struct arena arena;
@@ -39,8 +39,9 @@ void arena_begin(struct arena *arena, struct device *device, const char *name);
 /* Sets *pointer at commit, to `bytes` aligned bytes. *pointer must outlive the commit. */
 void arena_reserve(struct arena *arena, void **pointer, size_t bytes);
 
-/* Like arena_reserve, at an offset chosen by the caller (tensors that share memory because
- * their lives do not overlap). The offset is relative to a region made by arena_region(). */
+/* Like arena_reserve, at an offset chosen by the caller (tensors that share memory
+ * because their lives do not overlap). The offset is relative to a region made by
+ * arena_region(). */
 void arena_reserve_at(struct arena *arena, void **pointer, size_t offset);
 
 /* Reserves `bytes` without a pointer and returns the offset of the region. */

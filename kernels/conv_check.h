@@ -1,5 +1,5 @@
-/* conv_check.h - whether the sizes of a convolution agree, asked by every backend's prepare();
- * and the work that they make. */
+/* conv_check.h - whether the sizes of a convolution agree, asked by every backend's
+ * prepare(); and the work that they make. */
 #ifndef KERNELS_CONV_CHECK_H
 #define KERNELS_CONV_CHECK_H
 

@@ -2,8 +2,8 @@
  * Flow:  used by ref, by the plain C body of cpu, by tests, and wherever the host reads a
  *        half tensor. Vector bodies (F16C, AVX-512) must give the same bits.
  *
- * Rounding is to nearest, ties to even; half subnormals are kept; a finite value beyond the
- * range becomes an infinity (|x| >= 65520 for f16); NaN stays NaN (quiet).
+ * Rounding is to nearest, ties to even; half subnormals are kept; a finite value beyond
+ * the range becomes an infinity (|x| >= 65520 for f16); NaN stays NaN (quiet).
  * Source: IEEE 754-2019, binary16; bfloat16 is the upper half of a binary32. */
 #ifndef KERNELS_HALF_H
 #define KERNELS_HALF_H
@@ -28,7 +28,8 @@ void element_store(void *data, enum dtype dtype, size_t index, float value);
 /* The value that storing `value` as `dtype` leaves. */
 float round_to_dtype(float value, enum dtype dtype);
 
-/* True unless `value` is an infinity or a NaN; a bit test, which no compiler flag folds. */
+/* True unless `value` is an infinity or a NaN; a bit test, which no compiler flag
+ * folds. */
 int is_finite_f32(float value);
 
 #endif

@@ -2,8 +2,8 @@
  * Flow:  nets -> [ops] -> ref | cpu | cuda.
  * Owns:  nothing: a table of functions.
  *
- * `ref` fills every slot with the obvious loops and IS the meaning; `cpu` is ref plus faster
- * bodies; `cuda` fills every slot. One test compares them all with ref.
+ * `ref` fills every slot with the obvious loops and IS the meaning; `cpu` is ref plus
+ * faster bodies; `cuda` fills every slot. One test compares them all with ref.
  *
  * Two kinds of function:
  *   prepare   at setup: may allot, may fail with a sentence (shapes, plans, workspace);
@@ -12,9 +12,9 @@
  *             a device pointer, so that a captured graph replays it rightly. A fault is kept
  *             by the device (device_set_fault).
  *
- * Every pointer is device memory unless the name ends in _host. Every sum is f32 or wider,
- * whatever the storage. "half type" below is f16 or bf16; `store(v)` rounds to the tensor's
- * dtype (half.h). Sizes that do not agree are our own mistake: CHECK aborts.
+ * Every pointer is device memory unless the name ends in _host. Every sum is f32 or
+ * wider, whatever the storage. "half type" below is f16 or bf16; `store(v)` rounds to the
+ * tensor's dtype (half.h). Sizes that do not agree are our own mistake: CHECK aborts.
  * Results are the same bits whatever the number of threads. */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
@@ -44,8 +44,8 @@ struct memory_ops {
     void (*wait)(struct device *device);
     /* Bytes that can still be allotted; SIZE_MAX where nobody can tell. */
     size_t (*available)(struct device *device);
-    /* Zeroed host memory that the device reads and writes by itself (pinned, on a GPU); for
-     * upload_later() and download_later(). NULL when there is not enough. */
+    /* Zeroed host memory that the device reads and writes by itself (pinned, on a GPU);
+     * for upload_later() and download_later(). NULL when there is not enough. */
     void *(*allot_host)(struct device *device, size_t bytes);
     void (*release_host)(struct device *device, void *block);
 };
@@ -60,26 +60,26 @@ struct memory_ops {
 struct repeat; // what a device recorded of one piece of work
 
 struct queue_ops {
-    /* Like upload() and download() without a wait. The host block is from allot_host(), and
-     * is not touched until a mark that is set later has been passed. */
+    /* Like upload() and download() without a wait. The host block is from allot_host(),
+     * and is not touched until a mark that is set later has been passed. */
     void (*upload_later)(struct device *device, void *to, const void *from_host,
                          size_t bytes);
     void (*download_later)(struct device *device, void *to_host, const void *from,
                            size_t bytes);
 
-    /* Remembers this place of the queue as `slot`, 0..DEVICE_MARKS-1; waits for it, or asks
-     * whether it is passed. A slot that was never marked is passed. */
+    /* Remembers this place of the queue as `slot`, 0..DEVICE_MARKS-1; waits for it, or
+     * asks whether it is passed. A slot that was never marked is passed. */
     void (*mark)(struct device *device, int slot);
     void (*wait_mark)(struct device *device, int slot);
     int (*is_passed)(struct device *device, int slot);
 
-    /* What `device` is given from now on begins after all that `other`, a lane of the same
-     * device, has been given so far. */
+    /* What `device` is given from now on begins after all that `other`, a lane of the
+     * same device, has been given so far. */
     void (*follow)(struct device *device, struct device *other);
 
-    /* Does work(argument), which queues the same ops with the same arguments every time. A
-     * device may record one call and replay it afterwards; *repeat, NULL before the first
-     * call, is its own. forget() ends that: after any of the arguments changed. */
+    /* Does work(argument), which queues the same ops with the same arguments every time.
+     * A device may record one call and replay it afterwards; *repeat, NULL before the
+     * first call, is its own. forget() ends that: after any of the arguments changed. */
     void (*repeat)(struct device *device, struct repeat **repeat,
                    void (*work)(void *argument), void *argument);
     void (*forget)(struct device *device, struct repeat **repeat);
@@ -92,8 +92,8 @@ struct queue_ops {
 
 /* ---- several devices that train one run ------------------------------------------ */
 
-/* Every rank (device->rank of device->world) calls these in the same order, queued like any
- * op. A device alone leaves the data as it is. */
+/* Every rank (device->rank of device->world) calls these in the same order, queued like
+ * any op. A device alone leaves the data as it is. */
 struct group_ops {
     /* data[i] = sum, or maximum, over the ranks of data[i].   [n] */
     void (*sum_f32)(struct device *device, float *data, size_t n);
@@ -113,10 +113,10 @@ enum activation {
 /* A square convolution between a wide tensor x and a narrow tensor y:
  *   y[n,p,q,k] = sum over r,s,c of x[n, p*stride - pad + r, q*stride - pad + s, c] * w[k,r,s,c]
  *   x [N,H,W,C]   w [K,R,R,C]   y [N,P,Q,K]    P = (H + 2 pad - R)/stride + 1, Q alike
- * A transposed convolution is its dgrad (y in, x out). A dense layer is the case where y is
- * 1x1 and R = H: one matrix product over NHWC memory. A backend may route that to a GEMM.
- * Taps beyond x count as zero; where an operand is inf or NaN beside the border, a backend
- * may make NaN of them (inf * 0) where ref leaves them out. */
+ * A transposed convolution is its dgrad (y in, x out). A dense layer is the case where y
+ * is 1x1 and R = H: one matrix product over NHWC memory. A backend may route that to a
+ * GEMM. Taps beyond x count as zero; where an operand is inf or NaN beside the border, a
+ * backend may make NaN of them (inf * 0) where ref leaves them out. */
 struct conv_desc {
     struct shape x, y;
     int kernel, stride, pad;
@@ -125,8 +125,9 @@ struct conv_desc {
     // head. The other direction writes `dtype`; the tensor handed in tells.
     enum dtype out_dtype;
 
-    // What will be asked of it, for backends that plan ahead. A pass with no epilogue, and
-    // the one given here without its sums, are always allowed; any other is our mistake.
+    // What will be asked of it, for backends that plan ahead. A pass with no epilogue,
+    // and the one given here without its sums, are always allowed; any other is our
+    // mistake.
     int is_transposed; // the layer's own output is x, made by dgrad()
     int is_inference;  // only the layer's own output is wanted: no gradients
     int has_bias, makes_sums;
@@ -143,12 +144,12 @@ struct conv_desc {
  *   sumsq[c] = sum over n,h,w of out[.., c]^2
  *   bias [C] f32 or NULL    slope 0..1, leaky ReLU only    sum, sumsq [C] f32, both or none;
  *   they are overwritten, not added to.
- * With `undo`, the output y of an activation, of out's shape, it computes that activation's
- * gradient instead, and has neither bias nor sums:
+ * With `undo`, the output y of an activation, of out's shape, it computes that
+ * activation's gradient instead, and has neither bias nor sums:
  *   out = store(sum * act'(undo))     act' as in pointwise.act_backward
  * where a backend may round the sum to out's dtype before it multiplies.
- * bias, sum and sumsq have room for the stored channels; what lies beyond C is zero in bias
- * and may be overwritten in the sums. */
+ * bias, sum and sumsq have room for the stored channels; what lies beyond C is zero in
+ * bias and may be overwritten in the sums. */
 struct conv_epilogue {
     const float *bias;
     enum activation activation;
@@ -183,13 +184,15 @@ struct conv_ops {
                     const struct tensor *w, const struct conv_epilogue *epilogue,
                     struct tensor *y);
 
-    /* dx[n,h,w,c] = sum over k and taps of dy[n,p,q,k] * w[k,r,s,c], then the epilogue. */
+    /* dx[n,h,w,c] = sum over k and taps of dy[n,p,q,k] * w[k,r,s,c], then the
+     * epilogue. */
     void (*dgrad)(struct device *device, struct conv_plan *plan, const struct tensor *dy,
                   const struct tensor *w, const struct conv_epilogue *epilogue,
                   struct tensor *dx);
 
     /* dw[k,r,s,c] = round(sum over n,p,q of dy * x) to `dtype`, since cuDNN has no wgrad
-     * that reads halves and writes floats; then grad = (accumulate ? grad : 0) + dw in f32.
+     * that reads halves and writes floats; then grad = (accumulate ? grad : 0) + dw in
+     * f32.
      *   grad [K,R,R,C] f32, stored like the weight tensor (with its padding) */
     void (*wgrad)(struct device *device, struct conv_plan *plan, const struct tensor *x,
                   const struct tensor *dy, float *grad, int accumulate);
@@ -206,8 +209,8 @@ struct conv_ops {
 
 /* ---- batch norm ------------------------------------------------------------------ */
 
-/* Per-channel vectors of one batch norm, all [C] f32; sum and sumsq have room for the stored
- * channels. x is the input of the norm. */
+/* Per-channel vectors of one batch norm, all [C] f32; sum and sumsq have room for the
+ * stored channels. x is the input of the norm. */
 struct norm_vectors {
     const float *gamma, *beta; // parameters
     float *sum, *sumsq;        // of x over n,h,w: from the conv epilogue or stats()
@@ -226,7 +229,8 @@ struct norm_ops {
     /* mean = sum/count; var = max(sumsq/count - mean^2, 0); inv_std = 1/sqrt(var + eps);
      * unbiased_var = var*count/(count-1) (var when count is 1);
      * scale = gamma*inv_std; shift = beta - mean*scale.
-     * Source: Ioffe and Szegedy 2015, arXiv:1502.03167; PyTorch's eps and unbiased rule. */
+     * Source: Ioffe and Szegedy 2015, arXiv:1502.03167; PyTorch's eps and unbiased
+     * rule. */
     void (*finalize)(struct device *device, const struct norm_vectors *v, int channels,
                      int64_t count, float eps);
 
@@ -234,8 +238,9 @@ struct norm_ops {
     void (*finalize_running)(struct device *device, const struct norm_vectors *v,
                              int channels, float eps);
 
-    /* running = (1 - momentum)*running + momentum*batch, for mean and unbiased_var, but only
-     * if mean and unbiased_var of ALL channels are finite; otherwise nothing changes. */
+    /* running = (1 - momentum)*running + momentum*batch, for mean and unbiased_var, but
+     * only if mean and unbiased_var of ALL channels are finite; otherwise nothing
+     * changes. */
     void (*commit)(struct device *device, const struct norm_vectors *v, int channels,
                    float momentum);
 
@@ -245,7 +250,8 @@ struct norm_ops {
                         float slope, struct tensor *y);
 
     /* With z = x*scale + shift, dz = dy*act'(z), xhat = (x - mean)*inv_std:
-     * sum_dz = sum dz, sum_dz_xhat = sum dz*xhat (overwritten). For tanh act' is 1-tanh(z)^2. */
+     * sum_dz = sum dz, sum_dz_xhat = sum dz*xhat (overwritten). For tanh act' is
+     * 1-tanh(z)^2. */
     void (*act_reduce)(struct device *device, const struct tensor *dy,
                        const struct tensor *x, const struct norm_vectors *v,
                        enum activation activation, float slope);
@@ -264,10 +270,10 @@ struct pointwise_ops {
     void (*act_forward)(struct device *device, const struct tensor *x,
                         enum activation activation, float slope, struct tensor *y);
 
-    /* dx = store(dy * act'), with act' told by the OUTPUT y: ReLU and leaky ReLU by its sign
-     * (y > 0 ? 1 : slope; ReLU's slope is 0), tanh 1 - y^2, none 1.  dx may be dy. The same
-     * op is the tangent of the activation (dy := tangent in, dx := tangent out). act' is
-     * multiplied: an infinite dy at a dead unit is NaN, never a silent 0. */
+    /* dx = store(dy * act'), with act' told by the OUTPUT y: ReLU and leaky ReLU by its
+     * sign (y > 0 ? 1 : slope; ReLU's slope is 0), tanh 1 - y^2, none 1.  dx may be dy.
+     * The same op is the tangent of the activation (dy := tangent in, dx := tangent out).
+     * act' is multiplied: an infinite dy at a dead unit is NaN, never a silent 0. */
     void (*act_backward)(struct device *device, const struct tensor *dy,
                          const struct tensor *y, enum activation activation, float slope,
                          struct tensor *dx);
@@ -275,7 +281,8 @@ struct pointwise_ops {
     /* to = store(from), any pair of f32, f16, bf16. */
     void (*cast)(struct device *device, const struct tensor *from, struct tensor *to);
 
-    /* grad[c] = (accumulate ? grad[c] : 0) + sum over n,h,w of dy[.., c].  grad [C] f32 */
+    /* grad[c] = (accumulate ? grad[c] : 0) + sum over n,h,w of dy[.., c].  grad [C]
+     * f32 */
     void (*bias_grad)(struct device *device, const struct tensor *dy, float *grad,
                       int accumulate);
 
@@ -291,8 +298,9 @@ struct pointwise_ops {
 /* ---- images and random numbers --------------------------------------------------- */
 
 struct image_ops {
-    /* y = store(u8/127.5 - 1): 0 -> -1, 255 -> 1. With mirror, sample i is flipped left to
-     * right when the lowest bit of philox(seed, STREAM_FLIP, *step, first_row + i) is 1.
+    /* y = store(u8/127.5 - 1): 0 -> -1, 255 -> 1. With mirror, sample i is flipped left
+     * to right when the lowest bit of philox(seed, STREAM_FLIP, *step, first_row + i) is
+     * 1.
      *   pixels [N,H,W,C] u8    y [N,H,W,C]    step: device counter, NULL means 0 */
     void (*from_u8)(struct device *device, const struct tensor *pixels, int mirror,
                     uint64_t seed, const uint64_t *step, uint64_t first_row,
@@ -359,7 +367,8 @@ struct optimizer_ops {
     void (*grads_check)(struct device *device, const float *grads, size_t n,
                         struct scaler_state *state);
 
-    /* grads *= scaler_inverse(state), for those who look at or clip unscaled gradients. */
+    /* grads *= scaler_inverse(state), for those who look at or clip unscaled
+     * gradients. */
     void (*grads_unscale)(struct device *device, float *grads, size_t n,
                           const struct scaler_state *state);
 
@@ -367,7 +376,8 @@ struct optimizer_ops {
      * g = grads * (is_unscaled ? 1 : scaler_inverse(state)):
      *   m = beta1*m + (1-beta1)*g;   v = beta2*v + (1-beta2)*g^2
      *   p -= lr/(1-beta1^t) * m / (sqrt(v)/sqrt(1-beta2^t) + eps);   half = round(p)
-     * and adam_t = t afterwards. Bias corrections in f64. Then, skipped or not, with `ema`:
+     * and adam_t = t afterwards. Bias corrections in f64. Then, skipped or not, with
+     * `ema`:
      *   ema = ema*decay + p*(1-decay)
      * Source: Kingma and Ba 2015, arXiv:1412.6980, in PyTorch's order of operations. */
     void (*adam_step)(struct device *device, const struct adam_args *args,
@@ -417,9 +427,9 @@ struct survey_stats {
 };
 
 struct survey_ops {
-    /* stats[i] of spans[i], i < count; both arrays in device memory. With `gate` (not NULL)
-     * only if scaler_must_skip(gate), otherwise nothing is read or written: that costs one
-     * look at a flag, so it can stand in every step. */
+    /* stats[i] of spans[i], i < count; both arrays in device memory. With `gate` (not
+     * NULL) only if scaler_must_skip(gate), otherwise nothing is read or written: that
+     * costs one look at a flag, so it can stand in every step. */
     void (*survey)(struct device *device, const struct survey_span *spans, int count,
                    const struct scaler_state *gate, struct survey_stats *stats);
 };

@@ -1,5 +1,6 @@
 /* scaler_state.h - one network's loss scale, as it lives on the device, and its rule.
- * Flow:  loss (reads scale) -> grads_check (writes found_inf) -> adam_step (reads found_inf)
+ * Flow:  loss (reads scale) -> grads_check (writes found_inf) -> adam_step (reads
+ *        found_inf)
  *        -> scaler_update (applies the rule here, writes a step_record for the host).
  * Owns:  nothing: plain data, one per network, in device memory.
  *

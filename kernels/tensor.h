@@ -1,11 +1,13 @@
 /* tensor.h - a typed view of memory in NHWC order.
- * Flow:  every op of ops.h takes tensors; the nets plan them, the arena holds their bytes.
+ * Flow:  every op of ops.h takes tensors; the nets plan them, the arena holds their
+ *        bytes.
  * Owns:  nothing.  Borrows: `data`, from an arena or a test's array.
  *
- * Activations are [N, H, W, C]; weights are [out, kernel_h, kernel_w, in] in the same four
- * fields. A device may store more than the shape says (tensor cores want channels in
- * multiples of 8): `n_stored` rows and `c_stored` channels. What is stored beyond the shape
- * is zero and stays zero. Element (n, y, x, c) lies at ((n*h + y)*w + x)*c_stored + c. */
+ * Activations are [N, H, W, C]; weights are [out, kernel_h, kernel_w, in] in the same
+ * four fields. A device may store more than the shape says (tensor cores want channels in
+ * multiples of 8): `n_stored` rows and `c_stored` channels. What is stored beyond the
+ * shape is zero and stays zero. Element (n, y, x, c) lies at ((n*h + y)*w + x)*c_stored +
+ * c. */
 #ifndef KERNELS_TENSOR_H
 #define KERNELS_TENSOR_H
 

@@ -1,6 +1,7 @@
 /* kind.h - what a kind of layer is: a row of functions and facts.
- * Flow:  layers/KIND.c defines one, kinds.def lists it; net_plan.c and net.c walk the nodes
- *        of a net and ask their kinds. Nothing outside asks which kind a node is of.
+ * Flow:  layers/KIND.c defines one, kinds.def lists it; net_plan.c and net.c walk the
+ *        nodes of a net and ask their kinds. Nothing outside asks which kind a node is
+ *        of.
  * Owns:  nothing.
  *
  * A new kind is a file that defines `const struct layer_kind NAME_kind` and
@@ -72,8 +73,9 @@ struct layer_kind {
      * edges, dx[0] last. */
     void (*dgrad)(struct net *net, struct node *node, const struct tensor *const x[],
                   const struct tensor *dy, struct tensor *const dx[]);
-    /* Adds to or overwrites the weight's gradient in `grads`; the input is explicit, so that
-     * a gradient penalty can give a tangent. After dgrad, unless the input is remade. */
+    /* Adds to or overwrites the weight's gradient in `grads`; the input is explicit, so
+     * that a gradient penalty can give a tangent. After dgrad, unless the input is
+     * remade. */
     void (*wgrad)(struct net *net, struct node *node, const struct tensor *delta,
                   const struct tensor *x, float *grads, int accumulates);
     /* The same of the bias, which a penalty does not have. */
@@ -87,8 +89,8 @@ struct layer_kind {
 
 /* ---- for the files of layers ----------------------------------------------------- */
 
-/* A node that reads `inputs`, of the net's type; its y is still to be described. Returns the
- * node; its number is net->node_count - 1. */
+/* A node that reads `inputs`, of the net's type; its y is still to be described. Returns
+ * the node; its number is net->node_count - 1. */
 struct node *net_add_node(struct net *net, const struct layer_kind *kind,
                           const char *name, const int *inputs, int count);
 

@@ -1,5 +1,6 @@
 /* liveness.h - memory for tensors that do not live at the same time.
- * Flow:  net_plan.c says when each buffer is in use -> [liveness_pack] -> an offset for each.
+ * Flow:  net_plan.c says when each buffer is in use -> [liveness_pack] -> an offset for
+ *        each.
  * Owns:  nothing. */
 #ifndef NETS_LIVENESS_H
 #define NETS_LIVENESS_H
@@ -17,9 +18,9 @@ struct life {
 int lives_overlap(const struct life *one, const struct life *other);
 
 /* Gives every buffer an offset, a multiple of ARENA_ALIGN, so that no two that overlap in
- * time overlap in memory. Largest first, each at the lowest place that is free: never more
- * than the sum, and the least there is for a chain.
- * `order` has room for count numbers. Returns the bytes that are needed.
+ * time overlap in memory. Largest first, each at the lowest place that is free: never
+ * more than the sum, and the least there is for a chain. `order` has room for count
+ * numbers. Returns the bytes that are needed.
  * Source: "greedy by size", Pisarchyk and Lee 2020, arXiv:2001.03288. */
 size_t liveness_pack(struct life *lives, int count, int *order);
 

@@ -1,13 +1,14 @@
 /* net.h - a network: a graph of nodes in execution order, and its flat blocks.
- * Flow:  batch or latents -> [net_forward] -> loss seed -> [net_backward] -> scaler, optimizer.
- * Owns:  one arena for parameters, one for activations and their gradients; what its layer
- *        kinds hold per node.  Borrows: the device.
+ * Flow:  batch or latents -> [net_forward] -> loss seed -> [net_backward] -> scaler,
+ *        optimizer.
+ * Owns:  one arena for parameters, one for activations and their gradients; what its
+ *        layer kinds hold per node.  Borrows: the device.
  *
- * A node is one layer: a row with its kind (layers/kind.h), the nodes that it reads, and its
- * output. Forward runs the nodes from the first to the last, backward from the last to the
- * first; there is no autograd graph: the line that computes a gradient stands in
- * layers/KIND.c. A node may read several others and be read by several; the gradient of what
- * is read by several is the sum of theirs. The output of the last node is the net's.
+ * A node is one layer: a row with its kind (layers/kind.h), the nodes that it reads, and
+ * its output. Forward runs the nodes from the first to the last, backward from the last
+ * to the first; there is no autograd graph: the line that computes a gradient stands in
+ * layers/KIND.c. A node may read several others and be read by several; the gradient of
+ * what is read by several is the sum of theirs. The output of the last node is the net's.
  *
  *     TRY(net_begin(&g, device, "g", DTYPE_F16, latents_shape));
  *     int x = net_add_linear(&g, "fc1", NET_INPUT, (struct shape){64, 7, 7, 128}, 0);
@@ -45,7 +46,8 @@ struct param {
     size_t offset;       // in elements, into every flat block
 };
 
-/* State that is no parameter, as PyTorch's buffers: "bn1.running_mean", [elements] f32. */
+/* State that is no parameter, as PyTorch's buffers: "bn1.running_mean", [elements]
+ * f32. */
 struct net_buffer {
     char name[NET_NAME_MAX];
     int elements;
@@ -136,8 +138,8 @@ enum {
     NET_INFERENCE = 1,  // no gradients at all: a net that only samples
     NET_INPUT_GRAD = 2, // dL/dinput (a discriminator, for the generator's sake)
     NET_TANGENT = 4,    // forward_tangent
-    // Outputs of batch norm are not kept for the backward pass, which makes them again from
-    // its input: less memory, the same bits.
+    // Outputs of batch norm are not kept for the backward pass, which makes them again
+    // from its input: less memory, the same bits.
     NET_RECOMPUTE = 8,
     NET_UNSHARED = 16, // every tensor has memory of its own: to test the plan against
 };
@@ -151,25 +153,25 @@ enum net_mode { NET_TRAIN, NET_EVAL };
 enum status net_begin(struct net *net, struct device *device, const char *name,
                       enum dtype dtype, struct shape input);
 
-/* The last node, a convolution, writes f32: logits and losses are never half. Its operands
- * and its gradient keep the net's type. */
+/* The last node, a convolution, writes f32: logits and losses are never half. Its
+ * operands and its gradient keep the net's type. */
 void net_make_head_f32(struct net *net);
 
-/* A node is f32 in a half net: its operands, its output and their gradients. Nodes beside it
- * that keep the net's type are reached by casts; for a node that reads the net's input, that
- * itself becomes f32. Before net_plan(). */
+/* A node is f32 in a half net: its operands, its output and their gradients. Nodes beside
+ * it that keep the net's type are reached by casts; for a node that reads the net's
+ * input, that itself becomes f32. Before net_plan(). */
 void net_hold_f32(struct net *net, int node);
 
-/* Decides fusion, plans and allocates everything. STATUS_FAILED names the net, what did not
- * fit and how many bytes were wanted. Weights are zero until net_initialise() or a
+/* Decides fusion, plans and allocates everything. STATUS_FAILED names the net, what did
+ * not fit and how many bytes were wanted. Weights are zero until net_initialise() or a
  * checkpoint. */
 enum status net_plan(struct net *net, int options);
 void net_release(struct net *net);
 
 /* ---- passes ---------------------------------------------------------------------- */
 
-/* Reads `x`, as net->input describes it. NET_TRAIN uses batch statistics and commits running
- * ones if they are finite. Returns net_output(). */
+/* Reads `x`, as net->input describes it. NET_TRAIN uses batch statistics and commits
+ * running ones if they are finite. Returns net_output(). */
 const struct tensor *net_forward(struct net *net, const struct tensor *x,
                                  enum net_mode mode);
 
@@ -183,21 +185,21 @@ struct backward {
 };
 
 void net_backward(struct net *net, const struct backward *pass);
-/* One node of it, the last one first: for who looks at gradients on the way. A node's dy is
- * complete when its turn comes, and may be overwritten by the nodes below it. */
+/* One node of it, the last one first: for who looks at gradients on the way. A node's dy
+ * is complete when its turn comes, and may be overwritten by the nodes below it. */
 void net_backward_node(struct net *net, const struct backward *pass, int node);
 
 /* One pass of one node by itself: to be timed. Advances no state. */
 void net_node_pass(struct net *net, const struct backward *pass, int node,
                    enum pass_kind kind);
 
-/* What NET_RECOMPUTE adds to one backward pass with gradients of weights, by itself: to be
- * timed. */
+/* What NET_RECOMPUTE adds to one backward pass with gradients of weights, by itself: to
+ * be timed. */
 void net_recompute(struct net *net);
 
 /* Directional derivative of the output along `x_tangent`, at the point of the last
- * net_forward(); into the last node's tangent. Fails, naming the node, where a layer has no
- * tangent (batch norm). */
+ * net_forward(); into the last node's tangent. Fails, naming the node, where a layer has
+ * no tangent (batch norm). */
 enum status net_forward_tangent(struct net *net, const struct tensor *x_tangent);
 
 struct tensor *net_output(struct net *net);
@@ -205,8 +207,8 @@ struct tensor *net_output(struct net *net);
 /* What node `index` reads by its first edge, in its own type, in a pass over `x`. */
 const struct tensor *net_node_input(const struct net *net, int index,
                                     const struct tensor *x);
-/* True for the last node, whose gradient is the caller's, and for one below it that undoes its
- * activation. */
+/* True for the last node, whose gradient is the caller's, and for one below it that
+ * undoes its activation. */
 int net_begins_backward(const struct net *net, int index);
 /* The gradient of node `index`, in a pass. */
 const struct tensor *net_node_dy(const struct net *net, int index,
@@ -215,8 +217,8 @@ const struct tensor *net_node_dy(const struct net *net, int index,
 /* The only node that reads node `index`, or -1 where several or none do. */
 int net_only_reader(const struct net *net, int index);
 
-/* True for an activation whose gradient is in memory only as that of the node below: it is
- * undone by that node, or by the one that reads it. */
+/* True for an activation whose gradient is in memory only as that of the node below: it
+ * is undone by that node, or by the one that reads it. */
 int net_passes_through(const struct net *net, int index);
 
 /* ---- parameters ------------------------------------------------------------------ */

@@ -1,8 +1,8 @@
 /* net_plan.c - decides what is fused, and where everything lies.
  *
- * Time runs over the forward pass, node 0 to N-1, and then over the backward pass, node N-1 at
- * time N to node 0 at 2N-1. A buffer is in use over an interval of it; buffers whose intervals
- * do not meet share memory (liveness.h).
+ * Time runs over the forward pass, node 0 to N-1, and then over the backward pass, node
+ * N-1 at time N to node 0 at 2N-1. A buffer is in use over an interval of it; buffers
+ * whose intervals do not meet share memory (liveness.h).
  *
  *   - Outputs of a net that trains are kept: the backward pass reads them, and so does who
  *     looks for the reason of an overflow. Those of a net that only samples live until their
@@ -25,8 +25,8 @@
 
 /* ---- fusion ---------------------------------------------------------------------- */
 
-// Held nodes are a matter of their own in f32 nets too: the f32 reference of a half net then
-// has the same nodes fused.
+// Held nodes are a matter of their own in f32 nets too: the f32 reference of a half net
+// then has the same nodes fused.
 static int changes_type(const struct net *net, int one, int other)
 {
     return net->node[one].holds_f32 != net->node[other].holds_f32;
@@ -62,7 +62,8 @@ static void fuse_sums(struct net *net, int index)
     node->sums_from = from;
 }
 
-// A kind that undoes its own activation has done so; any other is undone by what reads it.
+// A kind that undoes its own activation has done so; any other is undone by what reads
+// it.
 static void fuse_undo(struct net *net, int index)
 {
     struct node *node = &net->node[index];
@@ -86,8 +87,8 @@ static void plan_fusion(struct net *net)
     }
 }
 
-// Where the output of a batch norm is read by a convolution alone: its wgrad wants it, its
-// dgrad does not.
+// Where the output of a batch norm is read by a convolution alone: its wgrad wants it,
+// its dgrad does not.
 static void choose_remade(struct net *net)
 {
     int is_asked = (net->options & NET_RECOMPUTE) && !(net->options & NET_INFERENCE);
@@ -253,8 +254,8 @@ static void describe_gradients(struct net *net)
     net->input_grad.data = NULL;
 }
 
-// True where the node writes the gradient of its first input over its own, which is not the
-// caller's to be written over.
+// True where the node writes the gradient of its first input over its own, which is not
+// the caller's to be written over.
 static int hands_over_gradient(const struct net *net, int index)
 {
     const struct node *node = &net->node[index];
@@ -314,9 +315,9 @@ static void plan_gradients(struct plan *plan)
         put(plan, &net->input_grad.data, input_grad);
 }
 
-/* In the buffer of its gradient. Of two outputs that wait for their readers at one time of the
- * forward pass the gradients meet in the backward pass, which is its mirror: they never share
- * memory. */
+/* In the buffer of its gradient. Of two outputs that wait for their readers at one time
+ * of the forward pass the gradients meet in the backward pass, which is its mirror: they
+ * never share memory. */
 static void plan_remade(struct plan *plan)
 {
     struct net *net = plan->net;

@@ -1,6 +1,7 @@
 /* role.h - the two networks of a GAN, and the passes of a training step.
- * Flow:  every table of two - settings, scalers, records, plots - is indexed by a role, every
- *        list of losses, scales and statistics by a pass (app/train/passes.h has their rows).
+ * Flow:  every table of two - settings, scalers, records, plots - is indexed by a role,
+ *        every list of losses, scales and statistics by a pass (app/train/passes.h has
+ *        their rows).
  * Owns:  nothing.
  *
  *     for (int role = 0; role < ROLES; role++)

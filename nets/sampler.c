@@ -60,7 +60,8 @@ void sampler_load(struct sampler *sampler, struct device *source, const float *w
     struct net *net = &sampler->net;
     const struct ops *ops = net->device->ops;
     sampler_take_weights(sampler, source, weights);
-    // Where a batch overflows, its statistics are not taken: nothing earlier stays either.
+    // Where a batch overflows, its statistics are not taken: nothing earlier stays
+    // either.
     if (net->buffer_elements)
         ops->memory.zero(net->device, net->buffers, net->buffer_elements * sizeof(float));
     for (int batch = 0; batch < SAMPLER_CALIBRATION_BATCHES; batch++) {
@@ -72,7 +73,8 @@ void sampler_load(struct sampler *sampler, struct device *source, const float *w
     }
 }
 
-// Consecutive seeds are consecutive rows: one call fills them. `rows` latents, from `first`.
+// Consecutive seeds are consecutive rows: one call fills them. `rows` latents, from
+// `first`.
 static int fill_latents(struct sampler *sampler, const uint64_t *seeds, int count)
 {
     int filled = 0;

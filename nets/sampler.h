@@ -1,11 +1,13 @@
 /* sampler.h - a second generator, for drawing images while the first one trains.
- * Flow:  averaged weights -> [sampler_load] -> [sampler_draw] -> u8 pixels -> grids, window.
+ * Flow:  averaged weights -> [sampler_load] -> [sampler_draw] -> u8 pixels -> grids,
+ *        window.
  * Owns:  a generator without gradients, its latents and its pixels.  Borrows: the device,
  *        which may be a lane: drawing then runs beside the training.
  *
- * Batch norm's statistics are not averaged or copied: sampler_load() recomputes them for the
- * weights that it is given, as the mean over SAMPLER_CALIBRATION_BATCHES train-mode passes
- * over fixed latents, so equal weights give equal images whatever was drawn before.
+ * Batch norm's statistics are not averaged or copied: sampler_load() recomputes them for
+ * the weights that it is given, as the mean over SAMPLER_CALIBRATION_BATCHES train-mode
+ * passes over fixed latents, so equal weights give equal images whatever was drawn
+ * before.
  *
  *     TRY(dcgan_generator(&sampler.net, device, &config, dtype, SAMPLER_BATCH));
  *     TRY(sampler_plan(&sampler, 64));
@@ -31,14 +33,14 @@ struct sampler {
     struct arena arena;
 };
 
-/* Plans sampler->net, a generator that its architecture has built for SAMPLER_BATCH samples;
- * `room` is the most that one sampler_start() may draw. STATUS_FAILED when there is not enough
- * memory. */
+/* Plans sampler->net, a generator that its architecture has built for SAMPLER_BATCH
+ * samples; `room` is the most that one sampler_start() may draw. STATUS_FAILED when there
+ * is not enough memory. */
 enum status sampler_plan(struct sampler *sampler, int room);
 void sampler_release(struct sampler *sampler);
 
-/* Takes `weights` ([param_elements] f32, of a generator of the same config), as they are in
- * the queue of `source` now, and recomputes the statistics. Not while drawing. */
+/* Takes `weights` ([param_elements] f32, of a generator of the same config), as they are
+ * in the queue of `source` now, and recomputes the statistics. Not while drawing. */
 void sampler_load(struct sampler *sampler, struct device *source, const float *weights);
 
 /* Takes the weights alone: the statistics are the caller's to bring, into net.buffers. */
@@ -50,8 +52,8 @@ void sampler_take_weights(struct sampler *sampler, struct device *source,
 void sampler_start(struct sampler *sampler, const uint64_t *seeds, int count);
 int sampler_is_done(const struct sampler *sampler);
 
-/* Waits for what was started: pixels_host [count,H,W,C] u8. STATUS_FAILED is a fault of the
- * device. */
+/* Waits for what was started: pixels_host [count,H,W,C] u8. STATUS_FAILED is a fault of
+ * the device. */
 enum status sampler_finish(struct sampler *sampler, uint8_t *pixels_host);
 
 #endif

@@ -72,7 +72,8 @@ void survey_add_gradients(struct survey *survey, const struct net *net, float *g
         add_parameter(survey, net, i, grads);
 }
 
-// True for an activation whose gradient is in memory only as that of the node it is fused into.
+// True for an activation whose gradient is in memory only as that of the node it is fused
+// into.
 static int passes_through(const struct net *net, int index)
 {
     return net->node[index].fused_into >= 0 && net_passes_through(net, index);

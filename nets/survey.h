@@ -1,8 +1,9 @@
 /* survey.h - what the tensors of a step hold, looked at on the device.
- * Flow:  backward -> [survey_look] -> scaler's update; later, on the host: [survey_first_nonfinite]
+ * Flow:  backward -> [survey_look] -> scaler's update; later, on the host:
+ *        [survey_first_nonfinite]
  *        -> the log's "first in d.conv3: activation".
- * Owns:  the list of tensors, on the device.  Borrows: the networks, and the results, which
- *        lie in the caller's memory.
+ * Owns:  the list of tensors, on the device.  Borrows: the networks, and the results,
+ *        which lie in the caller's memory.
  *
  *     survey_begin(&survey, device);
  *     survey_add_activations(&survey, &g);          // in the order in which to look
@@ -12,8 +13,9 @@
  *
  * With the gate of a scaler it costs one look at a flag unless the step is skipped.
  *
- * Gradients of activations lie in memory that the backward pass uses again and again, so they
- * can only be looked at while it runs: survey_backward() in the place of net_backward(). */
+ * Gradients of activations lie in memory that the backward pass uses again and again, so
+ * they can only be looked at while it runs: survey_backward() in the place of
+ * net_backward(). */
 #ifndef NETS_SURVEY_H
 #define NETS_SURVEY_H
 
@@ -68,8 +70,8 @@ void survey_look(struct survey *survey, const struct scaler_state *gate,
 /* The same for the activations of the list alone. */
 void survey_look_at_activations(struct survey *survey, struct survey_stats *stats);
 
-/* net_backward(net, pass) that looks at the entries of survey_add_backward(net, pass) on its
- * way; the same bits otherwise. */
+/* net_backward(net, pass) that looks at the entries of survey_add_backward(net, pass) on
+ * its way; the same bits otherwise. */
 void survey_backward(struct survey *survey, struct net *net, const struct backward *pass,
                      struct survey_stats *stats);
 
@@ -81,8 +83,8 @@ struct nonfinite_place {
     int entry; // of the survey
 };
 
-/* The first entry, in the order of the list, that holds inf or NaN, from a host copy of the
- * results. 0 and *place untouched when there is none. */
+/* The first entry, in the order of the list, that holds inf or NaN, from a host copy of
+ * the results. 0 and *place untouched when there is none. */
 int survey_first_nonfinite(const struct survey *survey, const struct survey_stats *stats,
                            struct nonfinite_place *place);
 

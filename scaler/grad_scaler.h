@@ -104,9 +104,9 @@ enum grad_scaler_call grad_scaler_unscale(struct grad_scaler *scaler,
                                           const struct gradients *gradients);
 /* Unscales, measures the norm of all gradients together (state->grad_norm, for the step's
  * record), and multiplies them so that it is at most max_norm (> 0). There is no clipping
- * without unscaling, so none of gradients that carry a scale. Gradients with an inf or NaN
- * are left as they are: their step is skipped. Instead of unscale(), and refused where
- * that is. */
+ * without unscaling, so none of gradients that carry a scale. Gradients with an inf or
+ * NaN are left as they are: their step is skipped. Instead of unscale(), and refused
+ * where that is. */
 enum grad_scaler_call grad_scaler_clip(struct grad_scaler *scaler,
                                        const struct gradients *gradients, float max_norm);
 /* The second half of it, for gradients that are unscaled. */
@@ -126,8 +126,8 @@ enum status grad_scaler_set(struct grad_scaler *scaler, double new_scale);
  * changed. Scale, tracker and counters stay; a scale beyond the new limits is brought to
  * the nearer one, a tracker at or above the new interval to interval - 1, and `note`
  * tells it. init_scale has no meaning any more and is not looked at; `enabled` cannot
- * change (CHECK). STATUS_USAGE with setting, value and range, and nothing is changed. Only
- * between iterations. Waits for the device. */
+ * change (CHECK). STATUS_USAGE with setting, value and range, and nothing is changed.
+ * Only between iterations. Waits for the device. */
 enum status grad_scaler_change(struct grad_scaler *scaler,
                                const struct grad_scaler_config *config);
 
@@ -150,8 +150,8 @@ struct grad_scaler_saved {
     int64_t held;
     int is_held; // the next step will be
 };
-/* STATUS_DATA with field, value and range for a state, of an enabled scaler, that would ruin
- * a run. `who` names the scaler in the sentence. */
+/* STATUS_DATA with field, value and range for a state, of an enabled scaler, that would
+ * ruin a run. `who` names the scaler in the sentence. */
 enum status grad_scaler_check_saved(const struct grad_scaler_saved *saved,
                                     const char *who);
 /* Only between iterations (after update): CHECK aborts otherwise. */

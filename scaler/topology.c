@@ -1,5 +1,5 @@
-/* topology.c - the order of the scalers' calls in each topology. Every decision is taken on
- * the device, by kernels/scaler_state.h. */
+/* topology.c - the order of the scalers' calls in each topology. Every decision is taken
+ * on the device, by kernels/scaler_state.h. */
 #include "scaler/topology.h"
 
 #include "kernels/ops.h"

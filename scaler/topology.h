@@ -1,9 +1,9 @@
-/* topology.h - how many loss scales a GAN has, and what an overflow in one network means to
- * the other.
- * Flow:  topology_scale() -> losses -> backward into topology_grads() -> [topology_step] ->
- *        [topology_update] -> the records of both scalers.
- * Owns:  where D's two losses have a scaler each: that of its loss on fakes, and a block for
- *        that loss's gradients.  Borrows: both networks' scalers and optimizers.
+/* topology.h - how many loss scales a GAN has, and what an overflow in one network means
+ * to the other.
+ * Flow:  topology_scale() -> losses -> backward into topology_grads() -> [topology_step]
+ *        -> [topology_update] -> the records of both scalers.
+ * Owns:  where D's two losses have a scaler each: that of its loss on fakes, and a block
+ *        for that loss's gradients.  Borrows: both networks' scalers and optimizers.
  *
  *                     scaler of        the rule is applied            known from
  *                     d_real d_fake g
@@ -12,17 +12,20 @@
  *   SHARED_PER_STEP   one              after each step                GradScaler, update() twice
  *   PER_LOSS          d      d_fake g  to each of D's losses and G's  apex amp, num_losses=3
  *
- * In all of them a network skips only by its own gradients, unless skip is SKIP_BOTH: then
- * an overflow of D holds back G's step of the same iteration, and one of G the next step of
- * D. A step that is held back is counted by itself (held), and no rule is applied for it.
+ * In all of them a network skips only by its own gradients, unless skip is SKIP_BOTH:
+ * then an overflow of D holds back G's step of the same iteration, and one of G the next
+ * step of D. A step that is held back is counted by itself (held), and no rule is applied
+ * for it.
  *
- * In SHARED both networks keep a state with the same scale, and so does SHARED_PER_STEP: each
- * has its own flags and counters, and Adam's t. In PER_LOSS D's own scaler is that of its
- * loss on real images; gradients are unscaled by the scale they carry before they are added,
- * and D skips where either overflowed, though only the scale that did backs off.
+ * In SHARED both networks keep a state with the same scale, and so does SHARED_PER_STEP:
+ * each has its own flags and counters, and Adam's t. In PER_LOSS D's own scaler is that
+ * of its loss on real images; gradients are unscaled by the scale they carry before they
+ * are added, and D skips where either overflowed, though only the scale that did backs
+ * off.
  *
- * Source: PyTorch's AMP examples ("working with multiple models, losses, and optimizers");
- * apex examples/dcgan/main_amp.py; PyTorch-StudioGAN for update() after each step. */
+ * Source: PyTorch's AMP examples ("working with multiple models, losses, and
+ * optimizers"); apex examples/dcgan/main_amp.py; PyTorch-StudioGAN for update() after
+ * each step. */
 #ifndef SCALER_TOPOLOGY_H
 #define SCALER_TOPOLOGY_H
 
@@ -70,8 +73,8 @@ void topology_release(struct topology *topology);
 /* The state that a pass multiplies its loss's seed by. */
 struct scaler_state *topology_scale(struct topology *topology, enum gan_pass pass);
 
-/* Where the weight gradients of a pass go: its network's block, or where the pass has a scaler
- * of its own a block of its own. */
+/* Where the weight gradients of a pass go: its network's block, or where the pass has a
+ * scaler of its own a block of its own. */
 float *topology_grads(const struct topology *topology, enum gan_pass pass);
 
 /* True for a pass whose gradients carry topology.fake's scale. */
@@ -84,8 +87,8 @@ int topology_begins(const struct topology *topology, enum gan_pass pass);
  * or skips. Until topology_update() the network's state tells what was found. */
 void topology_step(struct topology *topology, enum role network);
 
-/* Applies the rule, where it is this network's turn: in SHARED, for both after G's step, when
- * D's record is written too. */
+/* Applies the rule, where it is this network's turn: in SHARED, for both after G's step,
+ * when D's record is written too. */
 void topology_update(struct topology *topology, enum role network);
 
 #endif

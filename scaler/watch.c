@@ -32,8 +32,8 @@ static int oscillates(const struct watched *own)
     return own->updates - oldest <= WATCH_INTERVALS * own->growth_interval;
 }
 
-/* A scale that grows has been good for an interval. After a swing nothing is proven until the
- * scale grows again: however deep the fall, it is one. */
+/* A scale that grows has been good for an interval. After a swing nothing is proven until
+ * the scale grows again: however deep the fall, it is one. */
 static int follow_scale(struct watched *own, int64_t step,
                         const struct step_record *record, const char *place)
 {

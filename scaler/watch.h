@@ -2,12 +2,12 @@
  * Flow:  every step_record -> [watch_step] -> findings, each once -> log, events, window.
  * Owns:  nothing; plain data, and no clock: the same records give the same findings.
  *
- * The normal saw-tooth: after growth_interval good steps the scale grows, the new one is too
- * high, one overflow brings it back, and so on for ever. Gradients vary, so now and then it
- * takes a second overflow. What neither explains is one at WATCH_DEPTH times less than a
- * scale which a whole growth interval has shown to be good: the gradients themselves have
- * grown. When the scale then goes up again, that was a swing. WATCH_SWINGS of them within
- * WATCH_INTERVALS growth intervals are an oscillation.
+ * The normal saw-tooth: after growth_interval good steps the scale grows, the new one is
+ * too high, one overflow brings it back, and so on for ever. Gradients vary, so now and
+ * then it takes a second overflow. What neither explains is one at WATCH_DEPTH times less
+ * than a scale which a whole growth interval has shown to be good: the gradients
+ * themselves have grown. When the scale then goes up again, that was a swing.
+ * WATCH_SWINGS of them within WATCH_INTERVALS growth intervals are an oscillation.
  *
  * Two networks drift apart when
  *   - one skips every step while the other takes its own: WATCH_STUCK in a row;
@@ -76,8 +76,8 @@ struct watch {
 /* The growth intervals of both; 0 where the scale never moves by itself. */
 void watch_begin(struct watch *watch, int64_t g_interval, int64_t d_interval);
 
-/* One optimizer step of `network` in training step `step`; `place` tells where an overflow
- * was first seen, or "". Returns the bits that are new. */
+/* One optimizer step of `network` in training step `step`; `place` tells where an
+ * overflow was first seen, or "". Returns the bits that are new. */
 int watch_step(struct watch *watch, int network, int64_t step,
                const struct step_record *record, const char *place);
 

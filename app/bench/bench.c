@@ -24,8 +24,8 @@
 #define SECONDS_MAX 3600.0
 #define COMPARES_MAX 4
 
-/* One benchmark: its name, the settings that it compares all choices of, and the flags that
- * it has of its own. */
+/* One benchmark: its name, the settings that it compares all choices of, and the flags
+ * that it has of its own. */
 struct work {
     const char *name, *compares[COMPARES_MAX], *own_flags[2];
     enum status (*run)(struct bench *bench);

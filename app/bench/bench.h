@@ -1,8 +1,8 @@
 /* bench.h - `twinscale bench`: one configuration, measured under several choices of one
  * setting, side by side, or layer by layer.
- * Flow:  command line -> [bench] -> bench_scaler.c or bench_precision.c -> a table on stdout,
- *        bench.json (and bench.png) in a numbered folder; bench_layers.c -> a table, and
- *        JSON where --json says.
+ * Flow:  command line -> [bench] -> bench_scaler.c or bench_precision.c -> a table on
+ *        stdout, bench.json (and bench.png) in a numbered folder; bench_layers.c -> a
+ *        table, and JSON where --json says.
  * Owns:  the folder and the monitor that Ctrl-C reaches. */
 #ifndef APP_BENCH_BENCH_H
 #define APP_BENCH_BENCH_H

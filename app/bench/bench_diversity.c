@@ -4,9 +4,9 @@
 
 #include "kernels/base/status.h"
 
-/* Sum of |a - b| over all pairs of the `images` values of one pixel. Between the levels v and
- * v + 1 lie as many pairs as one of `below` values makes with one of the others, and each
- * of them counts that step of 1. */
+/* Sum of |a - b| over all pairs of the `images` values of one pixel. Between the levels v
+ * and v + 1 lie as many pairs as one of `below` values makes with one of the others, and
+ * each of them counts that step of 1. */
 static uint64_t pair_sum(const uint8_t *pixel, size_t images, size_t stride)
 {
     uint32_t histogram[256];

@@ -1,9 +1,10 @@
 /* bench_layers.c - `twinscale bench layers`: the passes of every convolution, one by one.
  *
- * The networks are those of a run. In each round both go forward and backward, so that every
- * pass has the operands of training; at its layer's turn each pass is run again, for itself,
- * and timed. A round visits all passes, and the median of the rounds counts: what else the
- * machine does falls on all of them, and a round that was disturbed on none. */
+ * The networks are those of a run. In each round both go forward and backward, so that
+ * every pass has the operands of training; at its layer's turn each pass is run again,
+ * for itself, and timed. A round visits all passes, and the median of the rounds counts:
+ * what else the machine does falls on all of them, and a round that was disturbed on
+ * none. */
 #include "app/bench/bench_layers.h"
 
 #include <math.h>
@@ -118,8 +119,8 @@ static double time_runs(struct round *round, const struct layer_row *row, int co
     return (now_seconds() - started) / count;
 }
 
-// On a CPU run by run, so that an interruption spoils one and not their mean; a single run
-// on a GPU has no end that the host sees.
+// On a CPU run by run, so that an interruption spoils one and not their mean; a single
+// run on a GPU has no end that the host sees.
 static double time_repeats(struct round *round, const struct layer_row *row)
 {
     double sec[SAMPLES_MAX];
@@ -161,8 +162,9 @@ static void time_pass(struct round *round, int network, int index, enum pass_kin
 
 /* ---- one round ------------------------------------------------------------------- */
 
-// Each kind of arithmetic that the rows use, before every walk through a network: the peak is
-// the fastest, and the more tries are spread over the time, the surer one was undisturbed.
+// Each kind of arithmetic that the rows use, before every walk through a network: the
+// peak is the fastest, and the more tries are spread over the time, the surer one was
+// undisturbed.
 static void measure_peak(struct layer_bench *layers, struct device *device)
 {
     for (int i = 0; i < layers->row_count; i++) {
@@ -185,8 +187,8 @@ static void go_forward(struct round *round, int network)
         time_pass(round, network, index, PASS_FORWARD);
 }
 
-// A row's gradient is complete when its turn comes, and its passes change nothing below it
-// that its own turn does not write again.
+// A row's gradient is complete when its turn comes, and its passes change nothing below
+// it that its own turn does not write again.
 static void go_backward(struct round *round, int network)
 {
     struct net *net = &round->trainer->gan.net[network];

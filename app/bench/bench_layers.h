@@ -9,8 +9,8 @@
 
 #define LAYER_ROUNDS 7
 
-/* One pass of one convolution. `pass` is the layer's: a transposed convolution's forward is
- * its convolution's dgrad. */
+/* One pass of one convolution. `pass` is the layer's: a transposed convolution's forward
+ * is its convolution's dgrad. */
 struct layer_row {
     int network, layer; // ROLE_G or ROLE_D, row of its table
     char name[NET_NAME_MAX + 4];
@@ -39,7 +39,8 @@ struct layer_total {
 };
 struct layer_total bench_layers_total(const struct layer_bench *layers);
 
-/* Multiplications per second of this row over those of the peak; NaN where it is not known. */
+/* Multiplications per second of this row over those of the peak; NaN where it is not
+ * known. */
 double bench_layers_share(const struct layer_bench *layers, const struct layer_row *row);
 
 const char *bench_layers_pass(enum pass_kind pass); // "forward"

@@ -1,4 +1,5 @@
-/* bench_layers_report.c - what the passes of the convolutions took, for a person and as JSON. */
+/* bench_layers_report.c - what the passes of the convolutions took, for a person and as
+ * JSON. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,10 +1,11 @@
 /* bench_precision.c - `twinscale bench precision`: what a storage type costs in time and
  * memory, without --recompute and with it.
  *
- * Steps are timed in rounds, and the median round counts: one that another program disturbed
- * does not. What --recompute adds is a few hundredths of a step, less than a busy machine
- * drifts in a minute: so the run without and the run with it are set up together and take
- * their rounds in turns. Both are gone before the next precision begins. */
+ * Steps are timed in rounds, and the median round counts: one that another program
+ * disturbed does not. What --recompute adds is a few hundredths of a step, less than a
+ * busy machine drifts in a minute: so the run without and the run with it are set up
+ * together and take their rounds in turns. Both are gone before the next precision
+ * begins. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,9 +53,9 @@ static size_t net_bytes(const struct net *net)
     return net->parameters.bytes + net->activations.bytes;
 }
 
-/* Every block of device memory that a run allots for itself: networks, optimizers, scalers,
- * average, sampler, images on their way, statistics. Not what the backend keeps for its
- * own work (the workspaces of convolutions). */
+/* Every block of device memory that a run allots for itself: networks, optimizers,
+ * scalers, average, sampler, images on their way, statistics. Not what the backend keeps
+ * for its own work (the workspaces of convolutions). */
 static size_t run_bytes(const struct trainer *trainer)
 {
     const struct probe *probe = &trainer->probe;
@@ -212,8 +213,8 @@ static enum status measure_runs(struct comparison *comparison, struct mode *mode
     return STATUS_OK;
 }
 
-/* A type that this device does not have, or that does not train, is two rows without numbers,
- * not a failure: --recompute gives the same bits. */
+/* A type that this device does not have, or that does not train, is two rows without
+ * numbers, not a failure: --recompute gives the same bits. */
 static enum status measure_precision(struct comparison *comparison, struct mode *mode)
 {
     struct trainer *trainer = calloc(2, sizeof *trainer);

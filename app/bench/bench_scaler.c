@@ -1,8 +1,9 @@
-/* bench_scaler.c - `twinscale bench scaler`: the same run under every topology of loss scales.
+/* bench_scaler.c - `twinscale bench scaler`: the same run under every topology of loss
+ * scales.
  *
- * All runs of a seed begin with the same weights and see the same images and latents in the
- * same order, so that what differs is the scaler alone. Diverging is a result here, not a
- * failure. */
+ * All runs of a seed begin with the same weights and see the same images and latents in
+ * the same order, so that what differs is the scaler alone. Diverging is a result here,
+ * not a failure. */
 #include "app/bench/bench_scaler.h"
 
 #include <math.h>
@@ -201,7 +202,8 @@ static enum status measure_reals(struct bench_result *result,
     return status;
 }
 
-/* Before the first run: device and data are good, so there is something to write about. */
+/* Before the first run: device and data are good, so there is something to write
+ * about. */
 static enum status begin(struct bench_result *result, const struct trainer *trainer)
 {
     struct bench *bench = result->bench;

@@ -1,4 +1,5 @@
-/* bench_scaler.h - what one run of `twinscale bench scaler` was, for table, JSON and picture.
+/* bench_scaler.h - what one run of `twinscale bench scaler` was, for table, JSON and
+ * picture.
  * Flow:  bench_scaler.c trains -> [struct bench_run] -> bench_scaler_report.c.
  * Owns:  the points and samples of the first seed's runs. */
 #ifndef APP_BENCH_BENCH_SCALER_H

@@ -1,4 +1,5 @@
-/* bench_scaler_report.c - the runs of `bench scaler` as a table, as JSON and as a picture. */
+/* bench_scaler_report.c - the runs of `bench scaler` as a table, as JSON and as a
+ * picture. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

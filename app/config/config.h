@@ -127,8 +127,8 @@ struct config {
 void config_default(struct config *config);
 
 /* Where the value of each setting came from, in the order of the table: "default",
- * "preset fmnist-quick", "preset dcgan64, the base of my.json", "command line", "snapshot",
- * "data". */
+ * "preset fmnist-quick", "preset dcgan64, the base of my.json", "command line",
+ * "snapshot", "data". */
 #define CONFIG_SETTINGS_MAX 128
 #define ORIGIN_TEXT 96
 #define ORIGIN_DEFAULT "default"
@@ -143,16 +143,16 @@ void config_origins_begin(struct config_origins *origins, const char *origin);
 void config_origin_set(struct config_origins *origins, const char *name,
                        const char *origin);
 const char *config_origin(const struct config_origins *origins, const char *name);
-/* A line for each setting, or for those that are not at their defaults: flag, value, origin.
- * Returns how many. */
+/* A line for each setting, or for those that are not at their defaults: flag, value,
+ * origin. Returns how many. */
 int config_print_origins(FILE *stream, const struct config *config,
                          const struct config_origins *origins, int only_changed);
 
 /* Applies assets/presets/NAME.json (embedded in the binary), or a path ending in .json,
  * such as the options.json of an earlier run; never its `resume` or `dry_run`. A file of
- * settings whose "preset" is another preset's name or path begins with that one; in a whole
- * options.json it is only the name. An unknown name is STATUS_USAGE with the nearest known
- * one; what is wrong in a file, STATUS_DATA. */
+ * settings whose "preset" is another preset's name or path begins with that one; in a
+ * whole options.json it is only the name. An unknown name is STATUS_USAGE with the
+ * nearest known one; what is wrong in a file, STATUS_DATA. */
 enum status config_apply_preset(struct config *config, const char *name);
 
 /* Sets one setting from text, as the command line does. `source` ("--g-lr", "preset x",
@@ -162,10 +162,11 @@ enum status config_set(struct config *config, const char *name, const char *valu
                        const char *source);
 
 /* Parses `train`'s arguments (without "train"). A preset named anywhere is applied first,
- * then the flags in order. --help is told by *wants_help. `origins` (may be NULL) holds where the
- * settings of `config` came from, and then where they come from now. Two settings follow
- * others: the scale of --scaler static is auto where none is given, and a preset's channels
- * do not count where the data is given and they are not. Flags: --name value,
+ * then the flags in order. --help is told by *wants_help. `origins` (may be NULL) holds
+ * where the settings of `config` came from, and then where they come from now. Two
+ * settings follow others: the scale of --scaler static is auto where none is given, and a
+ * preset's channels do not count where the data is given and they are not. Flags: --name
+ * value,
  * --name=value, --name / --no-name for switches, one bare word for --data; -n is
  * --dry-run. Starts from what `config` holds and checks single values only:
  * config_check() comes after. */
@@ -185,8 +186,8 @@ struct planted_fault {
     int64_t first, last; // the first step is 1; last is INT64_MAX for "d:10-:nan"
     enum fault_kind kind;
 };
-/* Reads "d:10-40:inf", or several such with commas between, or none of "". STATUS_USAGE with
- * the reason. config_faults.c */
+/* Reads "d:10-40:inf", or several such with commas between, or none of "". STATUS_USAGE
+ * with the reason. config_faults.c */
 #define FAULTS_MAX 8
 enum status config_read_faults(const char *text, struct planted_fault faults[FAULTS_MAX],
                                int *count);
@@ -199,13 +200,14 @@ struct timed_change {
     int64_t images;            // that kimg; the change is made once so many were shown
     char request[CONFIG_TEXT]; // "g.lr=1e-4\nd.scale=64"
 };
-/* Reads "50:g.lr=1e-4,d.scale=64,100:d.lr=1e-4": each kimg larger than the one before. Whether
- * such keys and values can be set is change.h's to say. STATUS_USAGE with the reason. */
+/* Reads "50:g.lr=1e-4,d.scale=64,100:d.lr=1e-4": each kimg larger than the one before.
+ * Whether such keys and values can be set is change.h's to say. STATUS_USAGE with the
+ * reason. */
 enum status config_read_set_at(const char *text, struct timed_change changes[SET_AT_MAX],
                                int *count);
 
-/* The scale that a network begins with; where that is found only at the start, or cannot be
- * found: 65536, brought within min_scale and max_scale. */
+/* The scale that a network begins with; where that is found only at the start, or cannot
+ * be found: 65536, brought within min_scale and max_scale. */
 double config_init_scale(const struct network_config *network);
 
 /* How a network's loss scale behaves; `enabled` is the caller's to set. */
@@ -235,8 +237,9 @@ enum status config_from_saved(struct config *config, const char *json,
                               const char *source);
 
 /* For --resume: `now` is the saved config with the new flags applied. Settings that may
- * change (kimg, tick, snap, preview, threads ...) pass and are listed in `changes`, joined
- * by "; "; another (width, batch, seed ...) is refused by name with both values. */
+ * change (kimg, tick, snap, preview, threads ...) pass and are listed in `changes`,
+ * joined by "; "; another (width, batch, seed ...) is refused by name with both
+ * values. */
 enum status config_check_resume(const struct config *saved, const struct config *now,
                                 char *changes, size_t changes_bytes);
 

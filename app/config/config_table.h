@@ -41,8 +41,9 @@ struct setting {
     size_t bytes;
     double min, max; // of numbers; both sides of a grid
     int is_min_open; // min itself is not allowed
-    // "crop|pad|stretch"; also for an int with few values, where "auto" is 0. Of a double: the one word ("auto",
-    // "0") that it may be besides its range, kept as 0, which lies outside.
+    // "crop|pad|stretch"; also for an int with few values, where "auto" is 0. Of a
+    // double: the one word ("auto", "0") that it may be besides its range, kept as 0,
+    // which lies outside.
     const char *choices;
     const char *fallback; // the default, as text
     const char *unit;     // what stands for the value in --help: "KIMG"
@@ -121,12 +122,12 @@ extern const int embedded_preset_count;
 /* The value of "_about" in a preset's JSON; the caller frees; NULL if there is none. */
 char *config_json_about(const char *json);
 
-/* The preset that a file of settings begins with, its "preset"; the caller frees. NULL where
- * it has none, or is a whole options.json. */
+/* The preset that a file of settings begins with, its "preset"; the caller frees. NULL
+ * where it has none, or is a whole options.json. */
 char *config_json_base(const char *json);
 
-/* config_apply_preset() and config_from_json() that record `origin` in `origins`, which may
- * be NULL. */
+/* config_apply_preset() and config_from_json() that record `origin` in `origins`, which
+ * may be NULL. */
 enum status preset_apply(struct config *config, const char *name,
                          struct config_origins *origins);
 enum status config_from_json_as(struct config *config, const char *json,

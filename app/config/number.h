@@ -20,8 +20,8 @@ enum number_error number_read_whole(const char *text, int64_t *value);
 /* "8x4" as {8, 4}. NUMBER_NOT_A_NUMBER where it is not two whole numbers with an x. */
 enum number_error number_read_grid(const char *text, int64_t sides[2]);
 
-/* What went wrong in words, as they follow the text in a message: "is not a whole number". Of
- * NUMBER_OK, which a caller found outside of its range: "is out of range". */
+/* What went wrong in words, as they follow the text in a message: "is not a whole
+ * number". Of NUMBER_OK, which a caller found outside of its range: "is out of range". */
 const char *number_problem(enum number_error error);
 
 /* The shortest text that number_read() turns back into `value`, which is finite:

@@ -1,12 +1,13 @@
-/* signals_table.h - the signals that a run answers: signals.c waits for them, --help lists them.
+/* signals_table.h - the signals that a run answers: signals.c waits for them, --help
+ * lists them.
  * Owns:  nothing. */
 #ifndef APP_CONFIG_SIGNALS_TABLE_H
 #define APP_CONFIG_SIGNALS_TABLE_H
 
-/* Signal, its name, what it asks for, and what --help says of it. Batch systems send one of
- * these some time before SIGKILL: Slurm, PBS, HTCondor and docker SIGTERM, LSF SIGINT, SIGUSR2
- * and SIGTERM, Grid Engine SIGUSR2 (-notify) or, at a soft limit, SIGXCPU or SIGUSR1.
- * SIGQUIT and all that is not here does what the system does by default. */
+/* Signal, its name, what it asks for, and what --help says of it. Batch systems send one
+ * of these some time before SIGKILL: Slurm, PBS, HTCondor and docker SIGTERM, LSF SIGINT,
+ * SIGUSR2 and SIGTERM, Grid Engine SIGUSR2 (-notify) or, at a soft limit, SIGXCPU or
+ * SIGUSR1. SIGQUIT and all that is not here does what the system does by default. */
 #define SIGNALS_TABLE(X)                                                                 \
     X(SIGINT, "Ctrl-C", QUIT,                                                            \
       "stops after the step in progress, saves a snapshot, ends with exit code 0; a "    \

@@ -90,8 +90,9 @@ static int is_named(int descriptor, const char *name)
            mine.st_dev == named.st_dev;
 }
 
-/* The lock dies with its holder: what has our kind of name and no lock was left by a program
- * that was killed. Opens it, locked; -1 when it is in use, or cannot be known not to be. */
+/* The lock dies with its holder: what has our kind of name and no lock was left by a
+ * program that was killed. Opens it, locked; -1 when it is in use, or cannot be known not
+ * to be. */
 static int open_leftover(const char *name)
 {
     int descriptor = open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -104,7 +105,8 @@ static int open_leftover(const char *name)
     return -1;
 }
 
-/* A name that no other process uses: a new one, or a leftover's, which is emptied. -1 with errno. */
+/* A name that no other process uses: a new one, or a leftover's, which is emptied. -1
+ * with errno. */
 static int open_temporary(struct atomic_file *file)
 {
     for (int number = 0; number < TEMPORARIES_MAX; number++) {
@@ -253,7 +255,8 @@ enum status atomic_commit(struct atomic_file *file)
                                                              : errno;
     if (renamed != 0)
         return fail_and_discard(file, renamed);
-    // Closed after the rename: until then the lock says that the temporary file is in use.
+    // Closed after the rename: until then the lock says that the temporary file is in
+    // use.
     close(file->descriptor);
     file->descriptor = -1;
     int reason = sync_folder_of(file->path);

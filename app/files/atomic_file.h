@@ -1,6 +1,7 @@
 /* atomic_file.h - a file that appears whole or not at all.
  * Flow:  every writer of a named file (checkpoint, grid, preview, options) ->
- * [atomic_file]. Owns:  an open temporary file beside the target, until commit or discard.
+ * [atomic_file]. Owns:  an open temporary file beside the target, until commit or
+ * discard.
  *
  *     struct atomic_file file;
  *     TRY(atomic_open(&file, path));
@@ -9,10 +10,10 @@
  *
  * A crash at any moment leaves the old file or the new one under the name, and at most a
  * .NAME.0.twinscale-part that the next write of that name takes over; a file of any other
- * name is never touched. Two programs that write one name at the same time do not mix: each
- * has a temporary file of its own (numbers from 0 to 99, locked while it is written), and
- * the name is the last one's. A link is followed; devices and folders are refused, since
- * renaming would replace them, and so is an empty name. */
+ * name is never touched. Two programs that write one name at the same time do not mix:
+ * each has a temporary file of its own (numbers from 0 to 99, locked while it is
+ * written), and the name is the last one's. A link is followed; devices and folders are
+ * refused, since renaming would replace them, and so is an empty name. */
 #ifndef APP_FILES_ATOMIC_FILE_H
 #define APP_FILES_ATOMIC_FILE_H
 

@@ -28,8 +28,8 @@ static unsigned long code_of(const unsigned char *text, size_t length)
     return code;
 }
 
-// Beyond ASCII all but what is not seen or has no shape: controls, blanks, marks of writing
-// direction, variation selectors, private use, characters that are none.
+// Beyond ASCII all but what is not seen or has no shape: controls, blanks, marks of
+// writing direction, variation selectors, private use, characters that are none.
 static int is_plain(unsigned long code)
 {
     static const unsigned long hidden[][2] = {

@@ -11,8 +11,8 @@
 size_t utf8_length(const unsigned char *text);
 
 /* Appends at most `word_max` bytes of `word` to `name`, which holds `bytes`: letters and
- * digits of any script, '.' and '_' stay, everything between them becomes one '-', and none
- * is at the beginning of a name or the end of the word. No character is cut. */
+ * digits of any script, '.' and '_' stay, everything between them becomes one '-', and
+ * none is at the beginning of a name or the end of the word. No character is cut. */
 void file_name_append(char *name, size_t bytes, const char *word, size_t word_max);
 
 #endif

@@ -1,5 +1,6 @@
 /* json_lines.h - files of one JSON object a line: appended whole, cut for a resume, read.
- * Flow:  run_folder -> [json_lines] -> stats.jsonl, layers.jsonl, events.jsonl (and log.txt's lines)
+ * Flow:  run_folder -> [json_lines] -> stats.jsonl, layers.jsonl, events.jsonl (and
+ *        log.txt's lines)
  *        -> [json_lines_read] -> history_recall, layers_recall, report_watch_recall.
  * Owns:  nothing between calls. */
 #ifndef APP_FILES_JSON_LINES_H
@@ -15,8 +16,9 @@ int line_append(int descriptor, const char *line);
 
 /* Moves lines beyond `kimg`, lines after more than `rollbacks` rollbacks, and lines that
  * are no JSON object, to the end of PATH.bak; a line without these numbers stays. So does
- * one at `kimg`, unless it is a change "by" --set-at: a run that begins there makes it. A file
- * that is not there is fine. STATUS_FAILED with path and reason; PATH is then as it was. */
+ * one at `kimg`, unless it is a change "by" --set-at: a run that begins there makes it. A
+ * file that is not there is fine. STATUS_FAILED with path and reason; PATH is then as it
+ * was. */
 enum status json_lines_cut(const char *path, double kimg, int rollbacks);
 
 struct json_t;
@@ -25,11 +27,12 @@ struct json_t;
 void json_lines_read(const char *path, void (*add)(void *context, struct json_t *line),
                      void *context);
 
-/* The number that a line has as "kimg", or as the mean of "Progress/kimg"; NaN without. */
+/* The number that a line has as "kimg", or as the mean of "Progress/kimg"; NaN
+ * without. */
 double json_line_number(struct json_t *line, const char *key);
 
-/* The whole number of a step or a tick; 0 for what cannot be one, in logs that were edited:
- * NaN, less than 0, or 2^53 and more. */
+/* The whole number of a step or a tick; 0 for what cannot be one, in logs that were
+ * edited: NaN, less than 0, or 2^53 and more. */
 int64_t json_whole_number(double number);
 
 #endif

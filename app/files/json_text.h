@@ -2,7 +2,8 @@
  * Flow:  a json_t -> [json_text] -> logs, metadata, settings, results.
  * Owns:  nothing; the caller frees the text.
  *
- * json_dumps() leaves out, in silence, what it has no memory for in the middle of a text. */
+ * json_dumps() leaves out, in silence, what it has no memory for in the middle of a
+ * text. */
 #ifndef APP_FILES_JSON_TEXT_H
 #define APP_FILES_JSON_TEXT_H
 

@@ -186,8 +186,8 @@ const char *safetensors_metadata(const struct safetensors_file *file, const char
 
 /* ---- writing --------------------------------------------------------------------- */
 
-/* Copies of the descriptions, wide dtypes first, the given order within a width; NULL without
- * memory. */
+/* Copies of the descriptions, wide dtypes first, the given order within a width; NULL
+ * without memory. */
 static struct safetensor *in_file_order(const struct safetensor *tensors, size_t count)
 {
     struct safetensor *ordered = calloc(count + 1, sizeof *ordered);
@@ -202,8 +202,8 @@ static struct safetensor *in_file_order(const struct safetensor *tensors, size_t
     return ordered;
 }
 
-/* The last word before the rename: what the disk gives back is what was meant. Byte by byte,
- * since a parser needs memory, and what it lacks says nothing about the disk. */
+/* The last word before the rename: what the disk gives back is what was meant. Byte by
+ * byte, since a parser needs memory, and what it lacks says nothing about the disk. */
 static enum status verify(const struct atomic_file *file, uint64_t written)
 {
     char block[16384], reason[REGULAR_REASON];

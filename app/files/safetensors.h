@@ -4,11 +4,12 @@
  *
  * Format: u64 little-endian header length, JSON header padded with spaces to 8 bytes
  * ({"name": {"dtype", "shape", "data_offsets"}, ..., "__metadata__": {string: string}}),
- * then the data, without holes. Writing goes to a temporary file, fsync, read back (length
- * and checksum), rename, fsync of the folder. The metadata key "twinscale.checksum" holds 64
- * bits over the data and over what the header says (names, dtypes, shapes, metadata);
- * other programs may lay the same header out anew without breaking it. Source: the
- * safetensors format description, github.com/huggingface/safetensors. */
+ * then the data, without holes. Writing goes to a temporary file, fsync, read back
+ * (length and checksum), rename, fsync of the folder. The metadata key
+ * "twinscale.checksum" holds 64 bits over the data and over what the header says (names,
+ * dtypes, shapes, metadata); other programs may lay the same header out anew without
+ * breaking it. Source: the safetensors format description,
+ * github.com/huggingface/safetensors. */
 #ifndef APP_FILES_SAFETENSORS_H
 #define APP_FILES_SAFETENSORS_H
 
@@ -46,7 +47,8 @@ struct safetensors_source {
  * of a mapped file is aligned; otherwise in the order given. On failure (disk full ...)
  * STATUS_FAILED with path, bytes and reason, no temporary file is left, and an older file
  * of that name is untouched. Aborts for a dtype that the format does not know, bytes that
- * are not the shape's, or a name used twice. `source` may be NULL: every tensor has data. */
+ * are not the shape's, or a name used twice. `source` may be NULL: every tensor has
+ * data. */
 enum status safetensors_write(const char *path, const struct safetensor *tensors,
                               size_t count, const struct safetensors_pair *metadata,
                               size_t pair_count, const struct safetensors_source *source);

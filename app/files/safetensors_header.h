@@ -48,8 +48,8 @@ enum status safetensors_header_compose(const char *path,
                                        size_t *text_bytes);
 
 /* 64 bits over names, dtypes, shapes, metadata (any order, without the checksum) and
- * data. Pages of a mapped file are given back as soon as they are read, so that looking at
- * a checkpoint does not take the memory of one. STATUS_FAILED without memory. */
+ * data. Pages of a mapped file are given back as soon as they are read, so that looking
+ * at a checkpoint does not take the memory of one. STATUS_FAILED without memory. */
 enum status safetensors_checksum(const char *path,
                                  const struct safetensors_header *header,
                                  uint64_t *checksum);

@@ -7,8 +7,9 @@
 
 #include <stddef.h>
 
-/* Renames the file or folder `path` to PATH.bak, or to PATH.bak2, PATH.bak3 and so on where
- * that name is taken: no older backup is ever replaced. `kept` receives the new path.
+/* Renames the file or folder `path` to PATH.bak, or to PATH.bak2, PATH.bak3 and so on
+ * where that name is taken: no older backup is ever replaced. `kept` receives the new
+ * path.
  * Returns 0, or errno when it cannot be renamed (ENOENT: there was none). */
 int set_aside(const char *path, char *kept, size_t bytes);
 

@@ -1,5 +1,6 @@
 /* terminal.h - the line at the bottom of the terminal: a progress bar, or a note.
- * Flow:  whoever takes long -> [progress_bar] -> stderr; [progress_clear] before any other line.
+ * Flow:  whoever takes long -> [progress_bar] -> stderr; [progress_clear] before any
+ *        other line.
  * Owns:  whether such a line is there. */
 #ifndef APP_FILES_TERMINAL_H
 #define APP_FILES_TERMINAL_H
@@ -14,7 +15,8 @@ void progress_note(const char *text);
 void progress_decoding(void *context, size_t done, size_t total);
 /* Removes any of them so that a line can be printed. */
 void progress_clear(void);
-/* A tick line on stderr; on a terminal too narrow for it in two lines, cut before "loss". */
+/* A tick line on stderr; on a terminal too narrow for it in two lines, cut before
+ * "loss". */
 void progress_print_tick(const char *line);
 /* True if colour may be used on stderr. */
 int progress_has_color(void);

@@ -9,9 +9,9 @@
 #include "app/input/data_notes.h"
 
 /* Prints the source, how many images, their sizes and channels, every file that cannot be
- * used with its reason, a closing line, and the notes that a run would begin with (`asked`
- * as in data_notes()). `options->strict` is not looked at: all files are named. STATUS_DATA
- * when nothing is usable. */
+ * used with its reason, a closing line, and the notes that a run would begin with
+ * (`asked` as in data_notes()). `options->strict` is not looked at: all files are named.
+ * STATUS_DATA when nothing is usable. */
 enum status data_check(const char *path, const struct dataset_options *options,
                        const struct data_asked *asked, FILE *out);
 

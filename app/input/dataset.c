@@ -234,7 +234,8 @@ static enum status scan(const char *path, const struct dataset_options *options,
     return STATUS_OK;
 }
 
-// The size that all images have, where it is one below the usual that is trained at; else 0.
+// The size that all images have, where it is one below the usual that is trained at; else
+// 0.
 static int own_resolution(const struct dataset *dataset)
 {
     if (dataset->size_count != 1)

@@ -21,8 +21,8 @@
 #define DATASET_RESOLUTION_MAX 4096
 
 struct dataset_options {
-    // 28, 32, 64, 128; any from 1 to DATASET_RESOLUTION_MAX works. 0: 28 or 32 where that is
-    // the size of all images, else 64.
+    // 28, 32, 64, 128; any from 1 to DATASET_RESOLUTION_MAX works. 0: 28 or 32 where that
+    // is the size of all images, else 64.
     int resolution;
     int channels;      // 1..4; 0 = those of the first image, without its alpha
     int fit;           // enum fit

@@ -32,8 +32,8 @@ struct file_type sniff(const uint8_t *head, size_t size);
 /* True when these bytes could be the beginning of a text, such as a CSV file. */
 int is_text(const uint8_t *head, size_t size);
 
-/* The reason why such a file is no data set, and what to do, as STATUS_DATA; `wrapping` is
- * "" or says what it lies in, " in gzip". STATUS_OK for any other type. */
+/* The reason why such a file is no data set, and what to do, as STATUS_DATA; `wrapping`
+ * is "" or says what it lies in, " in gzip". STATUS_OK for any other type. */
 enum status refuse_as_dataset(const char *path, struct file_type type,
                               const uint8_t *head, size_t size, const char *wrapping);
 

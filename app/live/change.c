@@ -1,8 +1,8 @@
 /* change.c - checks a request against the rules that flags obey, then applies it.
  *
- * A setting is parsed into a copy of the config and the whole copy is checked, as it is at
- * the start of a run: so a run cannot be brought live to what --resume would refuse. The
- * one exception is init-scale, which has done its work: it follows new limits. */
+ * A setting is parsed into a copy of the config and the whole copy is checked, as it is
+ * at the start of a run: so a run cannot be brought live to what --resume would refuse.
+ * The one exception is init-scale, which has done its work: it follows new limits. */
 #include "app/live/change.h"
 
 #include <stdio.h>
@@ -242,7 +242,8 @@ static enum status check_scale(struct plan *plan, int key)
                        changeable[key].key, is_below ? "min_scale" : "max_scale");
 }
 
-// A run that has shown more images than `kimg` would end at once, and without being asked.
+// A run that has shown more images than `kimg` would end at once, and without being
+// asked.
 static enum status check_end(const struct plan *plan, int64_t images)
 {
     char kimg[NUMBER_TEXT];
@@ -314,8 +315,8 @@ static void forget_steps(struct trainer *trainer)
         ops->queue.forget(trainer->device, &trainer->probe.repeat);
 }
 
-/* What a person who sets a scale by hand would not expect: as in PyTorch's update(new_scale),
- * the count of good steps goes on. "" where the scale never grows. */
+/* What a person who sets a scale by hand would not expect: as in PyTorch's
+ * update(new_scale), the count of good steps goes on. "" where the scale never grows. */
 static const char *growth_text(const struct grad_scaler *scaler, char text[96])
 {
     struct scaler_state state = grad_scaler_read(scaler);

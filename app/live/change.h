@@ -1,9 +1,11 @@
 /* change.h - settings of a run that is going on, changed between two of its steps.
- * Flow:  "d.scale=1024" of ctl or a key -> [trainer_change] -> scalers, optimizers, config.
+ * Flow:  "d.scale=1024" of ctl or a key -> [trainer_change] -> scalers, optimizers,
+ *        config.
  * Owns:  nothing.
  *
- * Of each network: lr, clip_norm, scale, and every setting of its loss scaler; of the run:
- * kimg, snap and grad_stats. All changes of one request are made, or none. They go into trainer->config, so that checkpoints and
+ * Of each network: lr, clip_norm, scale, and every setting of its loss scaler; of the
+ * run: kimg, snap and grad_stats. All changes of one request are made, or none. They go
+ * into trainer->config, so that checkpoints and
  * --resume keep them. With one scale for both networks, what is asked of one network's
  * scaler is done to both. On several GPUs every rank makes the same change after the same
  * step (run_control.c). */
@@ -37,9 +39,9 @@ struct changes {
 enum status trainer_change(struct trainer *trainer, const char *request,
                            struct changes *changes);
 
-/* The same without a run: what trainer_change() would say to a trainer with these settings,
- * which are the changed ones afterwards. `source` begins a sentence on a value, as in
- * config_set(). */
+/* The same without a run: what trainer_change() would say to a trainer with these
+ * settings, which are the changed ones afterwards. `source` begins a sentence on a value,
+ * as in config_set(). */
 enum status change_check(struct config *config, const char *request, const char *source);
 
 /* True for "g.scale" and "d.scale": the only keys that are state, and no settings. */

@@ -1,5 +1,5 @@
-/* control.c - both ends of the socket. The thread waits for clients, so that a run that is
- * not asked anything pays nothing, and a client that says nothing holds up no step. */
+/* control.c - both ends of the socket. The thread waits for clients, so that a run that
+ * is not asked anything pays nothing, and a client that says nothing holds up no step. */
 #include "app/live/control.h"
 
 #include <errno.h>

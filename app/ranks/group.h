@@ -69,7 +69,8 @@ enum status group_join(const struct group_start *start, struct group **group);
  * it. Before the device is closed. */
 enum status group_leave(struct group *group, enum status status);
 
-/* For a thread that ends this process at once: the others get the reason. NULL is fine. */
+/* For a thread that ends this process at once: the others get the reason. NULL is
+ * fine. */
 void group_tell_end(struct group *group, enum status status, const char *reason);
 
 /* Last: waits for the processes that were started, and ends those that do not end. Does

@@ -1,8 +1,9 @@
 /* group_fork.c - the ranks of one machine, which the program starts itself.
  *
  * They are forked, not started anew: no device exists yet, and no thread but the one that
- * waits for signals, which ranks above 0 do without, so a fork is a whole, clean copy, and what the first process has read (settings, the snapshot to
- * resume, the program itself) cannot be another for the others. */
+ * waits for signals, which ranks above 0 do without, so a fork is a whole, clean copy,
+ * and what the first process has read (settings, the snapshot to resume, the program
+ * itself) cannot be another for the others. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -56,7 +56,8 @@ static enum status check_finite(const struct safetensor *tensor)
     return STATUS_OK;
 }
 
-/* The state, a tensor at a time: a second copy of all of it would be as large as it is. */
+/* The state, a tensor at a time: a second copy of all of it would be as large as it
+ * is. */
 struct saving {
     struct trainer *trainer;
     struct state_list list;

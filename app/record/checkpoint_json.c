@@ -1,5 +1,5 @@
-/* checkpoint_json.c - one table has every field of a scaler: what is written by it is read by
- * it, so that every field that is saved is checked. */
+/* checkpoint_json.c - one table has every field of a scaler: what is written by it is
+ * read by it, so that every field that is saved is checked. */
 #include "app/record/checkpoint_json.h"
 
 #include <inttypes.h>

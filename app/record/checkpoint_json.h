@@ -9,7 +9,8 @@
 #include "app/record/checkpoint.h"
 
 /* {"step", "images", "scaler_g", "scaler_d"}, a scaler with PyTorch's five keys and the
- * counters; {"name", "count", "digest"} of the data. The caller frees. NULL without memory. */
+ * counters; {"name", "count", "digest"} of the data. The caller frees. NULL without
+ * memory. */
 char *checkpoint_state_json(const struct trainer *trainer);
 char *checkpoint_data_json(const struct dataset *dataset);
 
@@ -17,8 +18,8 @@ char *checkpoint_data_json(const struct dataset *dataset);
 json_t *checkpoint_scaler_json(const struct grad_scaler_saved *saved);
 
 /* Back again, into `facts`. STATUS_DATA names `path` and the field that is missing, has
- * another type or value than it may have, does not go with the others or with the settings
- * of the run, or is not known here. */
+ * another type or value than it may have, does not go with the others or with the
+ * settings of the run, or is not known here. */
 enum status checkpoint_state_from_json(const char *text, const char *path,
                                        const struct config *config,
                                        struct checkpoint_facts *facts);

@@ -23,7 +23,8 @@ struct state_list {
 void state_list_block(struct state_list *list, const struct net *net, const char *role,
                       float *block);
 
-/* Adds batch norm's running statistics of `net`, as NET.ROLELAYER.running_mean and _var. */
+/* Adds batch norm's running statistics of `net`, as NET.ROLELAYER.running_mean and
+ * _var. */
 void state_list_running(struct state_list *list, const struct net *net, const char *role);
 
 /* Weights, running statistics, Adam's moments and the average: all that a run is. */

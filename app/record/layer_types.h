@@ -9,11 +9,12 @@
 
 #include "nets/net.h"
 
-/* One line a layer: what it reads, writes, gets and gives as gradients, and is kept in. */
+/* One line a layer: what it reads, writes, gets and gives as gradients, and is kept
+ * in. */
 void layer_types_print(FILE *stream, const struct net *net);
 
-/* The same of several networks as one JSON object {"layers": [...]}, written whole or not at
- * all. STATUS_FAILED with path and reason. */
+/* The same of several networks as one JSON object {"layers": [...]}, written whole or not
+ * at all. STATUS_FAILED with path and reason. */
 enum status layer_types_write(const char *path, const struct net *const *nets, int count);
 
 #endif

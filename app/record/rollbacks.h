@@ -2,10 +2,10 @@
  * Flow:  events.jsonl -> [rollbacks_read] -> history_recall, layers_recall.
  * Owns:  its list.
  *
- * Each line of stats.jsonl, layers.jsonl and events.jsonl says how many rollbacks there had been when it
- * was written ("rollbacks", in a tick "Progress/rollbacks"). A rollback is an event that
- * has its own number there, and is as of the step that the run went back to: it gave up
- * every line of a later step with a smaller number. */
+ * Each line of stats.jsonl, layers.jsonl and events.jsonl says how many rollbacks there
+ * had been when it was written ("rollbacks", in a tick "Progress/rollbacks"). A rollback
+ * is an event that has its own number there, and is as of the step that the run went back
+ * to: it gave up every line of a later step with a smaller number. */
 #ifndef APP_RECORD_ROLLBACKS_H
 #define APP_RECORD_ROLLBACKS_H
 
@@ -19,7 +19,8 @@ struct rollbacks {
     size_t count;
 };
 
-/* A file that is not there has none; nor has one that does not count them on its lines. */
+/* A file that is not there has none; nor has one that does not count them on its
+ * lines. */
 void rollbacks_read(struct rollbacks *rollbacks, const char *events_path);
 void rollbacks_release(struct rollbacks *rollbacks);
 

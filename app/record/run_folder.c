@@ -105,8 +105,8 @@ static enum status make_numbered(struct run_folder *folder, const char *out,
             "%s: cannot be opened as the folder for runs: %s; choose another "
             "with --out",
             out, strerror(errno));
-    // Until the lock goes with the descriptor, no other process counts. Where there are no
-    // locks, mkdir still decides between equal names.
+    // Until the lock goes with the descriptor, no other process counts. Where there are
+    // no locks, mkdir still decides between equal names.
     flock(descriptor, LOCK_EX);
     int failed, number = next_number(out), length = (int)strlen(out);
     while (length > 0 && out[length - 1] == '/')

@@ -1,15 +1,15 @@
 /* run_folder.h - where a run lands: outputs/00003-fashion-mnist-dcgan28-b64/.
  * Flow:  config -> [run_folder_create] -> every output.
- * Owns:  the open log files, and the folder's lock: one program at a time trains here. Logs
- *        that others remove or replace, and a folder that they move, are followed
+ * Owns:  the open log files, and the folder's lock: one program at a time trains here.
+ *        Logs that others remove or replace, and a folder that they move, are followed
  *        (run_folder_follow.h).
  *
- * options.json, log.txt, stats.jsonl (one object a tick, nothing else), layers.jsonl (what
- * layers held, report.h), events.jsonl, reals.png, fakes_init.png, fakes000200.png, snapshot-000200.safetensors, scales.png, preview.png,
- * precision.json (the type of every layer); post-mortem/ (post_mortem.h) where a run was
- * given up.
- * A new run takes the next number, never a folder that is there; a resumed run continues
- * in its own folder, and what its logs said after the checkpoint moves to *.bak. */
+ * options.json, log.txt, stats.jsonl (one object a tick, nothing else), layers.jsonl
+ * (what layers held, report.h), events.jsonl, reals.png, fakes_init.png, fakes000200.png,
+ * snapshot-000200.safetensors, scales.png, preview.png, precision.json (the type of every
+ * layer); post-mortem/ (post_mortem.h) where a run was given up. A new run takes the next
+ * number, never a folder that is there; a resumed run continues in its own folder, and
+ * what its logs said after the checkpoint moves to *.bak. */
 #ifndef APP_RECORD_RUN_FOLDER_H
 #define APP_RECORD_RUN_FOLDER_H
 
@@ -46,7 +46,8 @@ enum status run_folder_reopen(struct run_folder *folder, const char *path, doubl
 /* Harmless for a closed one. */
 void run_folder_close(struct run_folder *folder);
 
-/* Takes the folder's present path where it was moved; one that was removed is told once. */
+/* Takes the folder's present path where it was moved; one that was removed is told
+ * once. */
 void run_folder_follow(struct run_folder *folder);
 
 /* "<folder>/<name>", e.g. run_folder_file(f, buffer, size, "fakes%06.0f.png", kimg). */
@@ -74,9 +75,9 @@ enum status run_folder_find_snapshot(const char *path, char *checkpoint, size_t 
 /* Deletes all but the newest `keep` snapshots (0 = keep all), never `except`. */
 void run_folder_prune(const struct run_folder *folder, int keep, const char *except);
 
-/* Sets snapshots beyond `kimg` aside as NAME.bak, NAME.bak2 ... (set_aside.h) and says so on
- * stderr: a run that resumes from an older one trains that future anew, and must not find
- * the old one later. */
+/* Sets snapshots beyond `kimg` aside as NAME.bak, NAME.bak2 ... (set_aside.h) and says so
+ * on stderr: a run that resumes from an older one trains that future anew, and must not
+ * find the old one later. */
 void run_folder_set_aside(const struct run_folder *folder, double kimg);
 
 #endif

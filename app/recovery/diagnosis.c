@@ -72,16 +72,16 @@ static int find_in_view(const struct trainer *trainer, int slot,
     return 1;
 }
 
-// Where a weight gradient is an f32 sum over the layer's own gradient, as batch norm's is, it is
-// not finite only where that was not.
+// Where a weight gradient is an f32 sum over the layer's own gradient, as batch norm's
+// is, it is not finite only where that was not.
 static int sums_in_f32(const struct survey_entry *entry)
 {
     const struct node *node = &entry->net->node[entry->node];
     return node_policy(node)->storage[USE_WGRAD] == STORED_F32;
 }
 
-/* True when what `entry` handed on was spoilt. The nearest batch norm below tells. Without
- * one, any layer below. */
+/* True when what `entry` handed on was spoilt. The nearest batch norm below tells.
+ * Without one, any layer below. */
 static int spoils_layers_below(const struct survey *survey, int entry,
                                const struct survey_stats *stats)
 {
@@ -147,9 +147,9 @@ static int find_bad_value(struct device *device, const struct net *net, int para
     return i < count;
 }
 
-/* Of the layer where inf or NaN came first in the forward pass, or of one before it. Where
- * no layer is known, of the network that was skipped, then of the other. Only there: with
- * such a weight no forward pass is finite. */
+/* Of the layer where inf or NaN came first in the forward pass, or of one before it.
+ * Where no layer is known, of the network that was skipped, then of the other. Only
+ * there: with such a weight no forward pass is finite. */
 static void find_weight(const struct trainer *trainer, struct diagnosis *diagnosis)
 {
     struct overflow_facts *facts = &diagnosis->facts;
@@ -190,7 +190,8 @@ static int reads(const struct node *node, int index)
     return 0;
 }
 
-// The nodes that read `index`'s output, and make its gradient: of D, for the last one of G.
+// The nodes that read `index`'s output, and make its gradient: of D, for the last one of
+// G.
 static void add_readers(struct overflow_facts *facts, const struct trainer *trainer,
                         const struct net *net, int index)
 {
@@ -201,9 +202,10 @@ static void add_readers(struct overflow_facts *facts, const struct trainer *trai
         add_layer(facts, &trainer->gan.net[ROLE_D], 0);
 }
 
-/* An activation and its gradient are f32 all the way only where the layer that writes it and
- * the one that reads it are: between types both are cast, which overflows just the same. What
- * is one op with the layer's own belongs to it. A weight gradient is the layer's alone. */
+/* An activation and its gradient are f32 all the way only where the layer that writes it
+ * and the one that reads it are: between types both are cast, which overflows just the
+ * same. What is one op with the layer's own belongs to it. A weight gradient is the
+ * layer's alone. */
 static void name_layers(const struct trainer *trainer, struct diagnosis *diagnosis)
 {
     struct overflow_facts *facts = &diagnosis->facts;
@@ -234,7 +236,8 @@ static int had_finite_logits(const struct trainer *trainer, int slot)
     return losses.of[PASS_D_REAL].nonfinite + losses.of[PASS_D_FAKE].nonfinite == 0.0;
 }
 
-// Where D's losses have a scale each, the one that overflowed tells whether it was lowered.
+// Where D's losses have a scale each, the one that overflowed tells whether it was
+// lowered.
 static void take_scale(const struct trainer *trainer, int slot,
                        struct overflow_facts *facts)
 {

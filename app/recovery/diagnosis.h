@@ -3,8 +3,8 @@
  * Owns:  nothing.
  *
  * Where the step was taken again (probe.h) every tensor is known. Elsewhere the weight
- * gradients tell it: an activation gradient with an inf spoils the weight gradients of all
- * layers below, and one whose layers below are finite overflowed by itself. */
+ * gradients tell it: an activation gradient with an inf spoils the weight gradients of
+ * all layers below, and one whose layers below are finite overflowed by itself. */
 #ifndef APP_RECOVERY_DIAGNOSIS_H
 #define APP_RECOVERY_DIAGNOSIS_H
 
@@ -70,12 +70,12 @@ struct diagnosis {
     enum overflow_cause cause;
 };
 
-/* Of a skipped optimizer step `slot` of the step that was last collected. Never an outlier:
- * that takes a trial (outlier.h). */
+/* Of a skipped optimizer step `slot` of the step that was last collected. Never an
+ * outlier: that takes a trial (outlier.h). */
 void diagnose(const struct trainer *trainer, int slot, struct diagnosis *diagnosis);
 
-/* The images that D's step `slot` saw, as positions in the data set: the count, and at most
- * `room` of them. 0 for G, or without memory. */
+/* The images that D's step `slot` saw, as positions in the data set: the count, and at
+ * most `room` of them. 0 for G, or without memory. */
 size_t diagnosis_images(const struct trainer *trainer, int slot, size_t *images,
                         size_t room);
 

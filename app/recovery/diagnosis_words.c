@@ -34,7 +34,8 @@ enum overflow_cause overflow_cause(const struct overflow_facts *facts)
         return CAUSE_UNKNOWN;
     if (facts->scale <= 1.0f || facts->overflows_at_one)
         return CAUSE_GRADIENTS;
-    // f16's range is narrow: most often it is the scale. Beyond the largest f32 both are rare.
+    // f16's range is narrow: most often it is the scale. Beyond the largest f32 both are
+    // rare.
     return facts->is_half || facts->was_tried_at_one ? CAUSE_SCALE : CAUSE_UNKNOWN;
 }
 
@@ -73,7 +74,8 @@ static void advise_range(const struct overflow_facts *facts, char letter, char *
         snprintf(text, bytes, "lower --%c-lr", letter);
 }
 
-// A scale is lowered but for a rule that says otherwise, and the advice follows that rule.
+// A scale is lowered but for a rule that says otherwise, and the advice follows that
+// rule.
 static void say_scale(const struct overflow_facts *facts, char letter, char *text,
                       size_t bytes)
 {
@@ -98,8 +100,8 @@ const char *overflow_advice(enum overflow_cause cause, const struct overflow_fac
                             size_t bytes)
 {
     char range[OVERFLOW_KEEP + 96];
-    // What a layer's forward pass makes follows from its own network's weights; a gradient
-    // from the loss of the one that was to take the step.
+    // What a layer's forward pass makes follows from its own network's weights; a
+    // gradient from the loss of the one that was to take the step.
     char layers = facts->is_in_d ? 'd' : 'g', skipped = network[0] == 'G' ? 'g' : 'd';
     advise_range(facts, cause == CAUSE_FORWARD ? layers : skipped, range, sizeof range);
     text[0] = '\0';

@@ -12,8 +12,8 @@
 
 #define STRIDE_DOWN 4 // of the first steps down from a scale that was bad
 
-/* One scale while it is looked for. `good` and `bad` are exponents, and lie beyond those that
- * are tried as long as nothing is known. */
+/* One scale while it is looked for. `good` and `bad` are exponents, and lie beyond those
+ * that are tried as long as nothing is known. */
 struct target {
     struct grad_scaler *scaler;
     const float *grads; // that carry it
@@ -199,8 +199,8 @@ static int is_settled(const struct target *target)
     return target->bad - target->good == 1;
 }
 
-/* What to try next, strictly between `good` and `bad`: as far as the headroom goes; without
- * one, a stride that doubles for as long as the answers are the same. */
+/* What to try next, strictly between `good` and `bad`: as far as the headroom goes;
+ * without one, a stride that doubles for as long as the answers are the same. */
 static void choose_next(struct target *target, int is_good, int room)
 {
     int is_blind = target->good < INIT_EXPONENT_MIN;

@@ -1,22 +1,25 @@
-/* init_scale.h - `--g-init-scale auto`: the loss scale to begin with, from the first step.
- * Flow:  trainer_start_data() -> [init_scale_find] -> the scalers' scales, and what was found
+/* init_scale.h - `--g-init-scale auto`: the loss scale to begin with, from the first
+ * step.
+ * Flow:  trainer_start_data() -> [init_scale_find] -> the scalers' scales, and what was
+ *        found
  *        -> log, events.jsonl, --dry-run, info.
  * Owns:  nothing that lasts.
  *
- * Looked for is the largest power of two at which every gradient of the first step's batches
- * is finite, in the sense of the scaler's own check. The first step is rehearsed: all of its
- * passes, no optimizer step, the scale the only thing that differs. A rehearsal at a scale
- * that is good also tells the headroom of every tensor of the backward pass, so that the
- * answer is guessed at once; a rehearsal at it and one at twice it then prove it. Where the
- * headroom does not tell (it cannot see what is rounded to half on its way into an f32 sum),
- * the search goes on by doubling and halving its stride. Typically 3 to 5 rehearsals.
+ * Looked for is the largest power of two at which every gradient of the first step's
+ * batches is finite, in the sense of the scaler's own check. The first step is rehearsed:
+ * all of its passes, no optimizer step, the scale the only thing that differs. A
+ * rehearsal at a scale that is good also tells the headroom of every tensor of the
+ * backward pass, so that the answer is guessed at once; a rehearsal at it and one at
+ * twice it then prove it. Where the headroom does not tell (it cannot see what is rounded
+ * to half on its way into an f32 sum), the search goes on by doubling and halving its
+ * stride. Typically 3 to 5 rehearsals.
  *
- * The run begins init_margin powers of two below that: in the steps to come gradients grow. The
- * default is 5, because in nine runs (fmnist-quick, dcgan32 and a small DCGAN on shapes, three
- * seeds each) that began at what was found, scales had gone down by 1 to 5 powers of two after
- * 1000 steps, skipping 3 to 9 of them. A start that is too low costs little: f16 has 40 powers
- * of two, and the scale grows.
- * It begins at config_init_scale(), as without auto, where
+ * The run begins init_margin powers of two below that: in the steps to come gradients
+ * grow. The default is 5, because in nine runs (fmnist-quick, dcgan32 and a small DCGAN
+ * on shapes, three seeds each) that began at what was found, scales had gone down by 1 to
+ * 5 powers of two after 1000 steps, skipping 3 to 9 of them. A start that is too low
+ * costs little: f16 has 40 powers of two, and the scale grows. It begins at
+ * config_init_scale(), as without auto, where
  *   - no scale is good: then the forward pass is at fault, and a lower start would not help;
  *   - none is bad: all gradients are 0, and nothing is known of those to come;
  *   - no gradient is stored in f16, and 65536 is good: f32's range has no use for more.
@@ -48,8 +51,8 @@ struct found_scale {
     enum found_kind kind;
     int exponent;
     float start; // what the run begins with
-    // What is inf or NaN at twice it, first in backward order; layer "" where this rank has
-    // not seen it.
+    // What is inf or NaN at twice it, first in backward order; layer "" where this rank
+    // has not seen it.
     struct nonfinite_place bad;
 };
 

@@ -67,8 +67,8 @@ static float share_without(struct trial *trial, int row)
     return share_of_range(trial);
 }
 
-/* The rows whose logits in the last pass are the lowest, the lowest first: the real images that
- * D takes for fakes have the largest gradients. Their number. */
+/* The rows whose logits in the last pass are the lowest, the lowest first: the real
+ * images that D takes for fakes have the largest gradients. Their number. */
 static int choose_suspects(const struct trial *trial, int suspects[OUTLIER_SUSPECTS])
 {
     struct device *device = trial->trainer->device;

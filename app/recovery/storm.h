@@ -2,8 +2,8 @@
  * Flow:  train_collect() -> [storm_find] -> guard.c decides: stop, go back, or warn.
  * Owns:  nothing.
  *
- * It is one when a network has skipped config.max_skips steps in a row, or has overflowed at
- * the smallest scale that it may have. */
+ * It is one when a network has skipped config.max_skips steps in a row, or has overflowed
+ * at the smallest scale that it may have. */
 #ifndef APP_RECOVERY_STORM_H
 #define APP_RECOVERY_STORM_H
 
@@ -20,7 +20,8 @@ struct storm {
     char reason[640];
 };
 
-/* In the step that was last collected. 0 where there is none; *storm is then not touched. */
+/* In the step that was last collected. 0 where there is none; *storm is then not
+ * touched. */
 int storm_find(const struct trainer *trainer, struct storm *storm);
 /* The same of one network. */
 int storm_find_in(const struct trainer *trainer, int network, struct storm *storm);

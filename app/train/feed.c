@@ -39,9 +39,9 @@ void feed_release(struct feed *feed)
     memset(feed, 0, sizeof *feed);
 }
 
-/* A staging block was last read FEED_STAGES steps ago, by a step whose results the host has
- * taken since (results.h): it is free, and the upload waits for nothing. The host's buffers
- * stay as they are for as long (batch.h). */
+/* A staging block was last read FEED_STAGES steps ago, by a step whose results the host
+ * has taken since (results.h): it is free, and the upload waits for nothing. The host's
+ * buffers stay as they are for as long (batch.h). */
 void feed_next(struct feed *feed)
 {
     const struct ops *ops = feed->device->ops;

@@ -1,11 +1,13 @@
 /* feed.h - what goes into a step: images on the device, ready before the step needs them.
- * Flow:  batch_next() -> [feed_next] -> pixels -> [feed_draw] -> D's real images, G's latents.
- * Owns:  the pixels and their staging copies, the inputs of both networks, the draw counter,
- *        a lane for uploads.  Borrows: the device and, once started, the batch stream.
+ * Flow:  batch_next() -> [feed_next] -> pixels -> [feed_draw] -> D's real images, G's
+ *        latents.
+ * Owns:  the pixels and their staging copies, the inputs of both networks, the draw
+ *        counter, a lane for uploads.  Borrows: the device and, once started, the batch
+ *        stream.
  *
- * The upload of a step's images runs on its own lane beside the step before: into one of two
- * staging blocks, then (device to device, in the training queue) to where the step reads
- * them, always the same place, so that the step can be recorded. */
+ * The upload of a step's images runs on its own lane beside the step before: into one of
+ * two staging blocks, then (device to device, in the training queue) to where the step
+ * reads them, always the same place, so that the step can be recorded. */
 #ifndef APP_TRAIN_FEED_H
 #define APP_TRAIN_FEED_H
 
@@ -44,8 +46,8 @@ void feed_next(struct feed *feed);
  * step, as are the others. */
 void feed_draw(struct feed *feed, int turn);
 
-/* For a step of G over several batches: marks the next draw; makes the latents of the marked
- * draw and marks the one after; marks the one after only. */
+/* For a step of G over several batches: marks the next draw; makes the latents of the
+ * marked draw and marks the one after; marks the one after only. */
 void feed_remember(struct feed *feed);
 void feed_draw_again(struct feed *feed);
 void feed_pass_over(struct feed *feed);

@@ -6,8 +6,8 @@
 
 /* ---- setup ----------------------------------------------------------------------- */
 
-// Where the two agree on types, G's output is what D reads and D's input gradient what G's
-// backward pass begins with: nothing is copied. Where they do not, both are cast.
+// Where the two agree on types, G's output is what D reads and D's input gradient what
+// G's backward pass begins with: nothing is copied. Where they do not, both are cast.
 static enum status create_cast(struct gan *gan)
 {
     const struct net *d = &gan->net[ROLE_D];

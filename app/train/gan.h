@@ -1,6 +1,8 @@
 /* gan.h - both networks, and what a pass does with them.
- * Flow:  batch -> [gan_make_fakes] -> [gan_forward] -> [gan_loss] -> [gan_walk] -> gradients.
- * Owns:  the networks, and G's output in D's type where the two differ.  Borrows: the device.
+ * Flow:  batch -> [gan_make_fakes] -> [gan_forward] -> [gan_loss] -> [gan_walk] ->
+ *        gradients.
+ * Owns:  the networks, and G's output in D's type where the two differ.  Borrows: the
+ *        device.
  *
  * There are two of these in a run that is looked at closely: the one that trains, and its
  * reference in f32 (probe.h), which takes the same passes. */
@@ -32,8 +34,8 @@ struct gan_config {
     int has_synced_norm;
 };
 
-/* Networks that are planned, with weights of zero. STATUS_USAGE where fp32_layers names no
- * layer, STATUS_FAILED as net_plan(). Safe to release after any failure. */
+/* Networks that are planned, with weights of zero. STATUS_USAGE where fp32_layers names
+ * no layer, STATUS_FAILED as net_plan(). Safe to release after any failure. */
 enum status gan_create(struct gan *gan, struct device *device,
                        const struct gan_config *config);
 void gan_release(struct gan *gan);
@@ -53,7 +55,8 @@ struct pass_loss {
     struct scaler_state *scale; // device: what the gradient is multiplied by
 };
 
-/* From D's logits: dL/dlogit times the scale into its output_grad, and the sums (device). */
+/* From D's logits: dL/dlogit times the scale into its output_grad, and the sums
+ * (device). */
 void gan_loss(struct gan *gan, const struct pass_loss *loss, struct loss_sums *sums);
 
 /* ---- backward -------------------------------------------------------------------- */
@@ -65,8 +68,8 @@ struct gan_walk {
     struct backward of[ROLES];
 };
 
-/* `grads` is where the gradients of the network that the pass trains go. D's weight gradients
- * are not computed where G is trained: they would carry G's scale. */
+/* `grads` is where the gradients of the network that the pass trains go. D's weight
+ * gradients are not computed where G is trained: they would carry G's scale. */
 struct gan_walk gan_walk(struct gan *gan, const struct gan_batch *batch,
                          enum gan_pass pass, float *grads, int accumulates);
 

@@ -1,6 +1,7 @@
 /* passes.h - the passes of a training step, as a table.
- * Flow:  step.c runs the rows from the first to the last; the probe, the f32 reference, the
- *        search for an initial scale, the heat map and the reports go through the same rows.
+ * Flow:  step.c runs the rows from the first to the last; the probe, the f32 reference,
+ *        the search for an initial scale, the heat map and the reports go through the
+ *        same rows.
  * Owns:  nothing.
  *
  *     pass     trains  D reads  target               gradients
@@ -8,8 +9,9 @@
  *     d_fake   D       fakes    0                    of D
  *     g_main   G       fakes    1                    through D, of G
  *
- * Which loss scale a pass carries is a column of the scalers' topology (scaler/topology.c). A
- * new pass is a value of enum gan_pass (nets/role.h) and a row in both tables. */
+ * Which loss scale a pass carries is a column of the scalers' topology
+ * (scaler/topology.c). A new pass is a value of enum gan_pass (nets/role.h) and a row in
+ * both tables. */
 #ifndef APP_TRAIN_PASSES_H
 #define APP_TRAIN_PASSES_H
 

@@ -1,10 +1,11 @@
 /* results.h - what a step did, on its way from the device to the host.
- * Flow:  train_step() writes the device's block -> [results_send] -> a ring of host memory
+ * Flow:  train_step() writes the device's block -> [results_send] -> a ring of host
+ *        memory
  *        -> [results_take] -> reports.
  * Owns:  the block and the ring.  Borrows: the device.
  *
- * A GPU works while the host goes on, so the host reads a step's results when the next step
- * is already queued: device->steps_ahead late. On a CPU it reads them at once. */
+ * A GPU works while the host goes on, so the host reads a step's results when the next
+ * step is already queued: device->steps_ahead late. On a CPU it reads them at once. */
 #ifndef APP_TRAIN_RESULTS_H
 #define APP_TRAIN_RESULTS_H
 
@@ -38,8 +39,8 @@ struct results {
     struct arena arena;
 };
 
-/* How much a step tells: passes with a loss; optimizer steps; those of D whose loss on fakes
- * has a scaler of its own; tensors to look at when one is skipped. */
+/* How much a step tells: passes with a loss; optimizer steps; those of D whose loss on
+ * fakes has a scaler of its own; tensors to look at when one is skipped. */
 struct results_size {
     int sums, records, fakes, stats;
 };

@@ -6,18 +6,18 @@
  *   for every pass that trains G, over the fakes that D has just seen: the same, through D
  *   G's scaler: the same, and the moving average
  *
- * passes.h has the table of passes. Order as in PyTorch's DCGAN example: real and fakes are
- * separate batches, so batch norm never mixes them.
+ * passes.h has the table of passes. Order as in PyTorch's DCGAN example: real and fakes
+ * are separate batches, so batch norm never mixes them.
  *
- * whole_step() is the same list of ops with the same arguments every time, so a GPU records
- * it once and replays it. What changes from step to step - images, decay, injected faults -
- * is written to device memory before it, by train_step().
+ * whole_step() is the same list of ops with the same arguments every time, so a GPU
+ * records it once and replays it. What changes from step to step - images, decay,
+ * injected faults - is written to device memory before it, by train_step().
  *
- * Where an optimizer step is over several batches, their losses are divided by the number of
- * them and their gradients added, all at one scale; the check, the step and the rule come
- * once, after the last. On several devices each takes its share of the batch: losses are
- * divided by the whole batch and gradients summed, so every number means what it means on one
- * device. */
+ * Where an optimizer step is over several batches, their losses are divided by the number
+ * of them and their gradients added, all at one scale; the check, the step and the rule
+ * come once, after the last. On several devices each takes its share of the batch: losses
+ * are divided by the whole batch and gradients summed, so every number means what it
+ * means on one device. */
 #include "app/train/feed.h"
 #include "app/train/inject.h"
 #include "app/train/train.h"
@@ -45,8 +45,8 @@ static void make_fakes(struct trainer *trainer)
     inject_activation(trainer, ROLE_G);
 }
 
-// Those that train `role`, over the batch on the device. Fakes are made where a pass reads them
-// first, unless they are there.
+// Those that train `role`, over the batch on the device. Fakes are made where a pass
+// reads them first, unless they are there.
 static void run_passes(struct trainer *trainer, enum role role, int is_first,
                        int has_fakes, struct loss_sums *sums)
 {
@@ -70,8 +70,8 @@ static void keep_record(struct trainer *trainer, int role, int slot)
         trainer->scaler[role].record, sizeof(struct step_record));
 }
 
-// After an overflow, where that is possible: the step's last batch once more, probed; and a
-// third time at a scale of 1.
+// After an overflow, where that is possible: the step's last batch once more, probed; and
+// a third time at a scale of 1.
 static void repeat_probed(struct trainer *trainer, enum role role, int slot)
 {
     struct probe_kept_scales kept;
@@ -151,8 +151,9 @@ static void train_d(struct trainer *trainer, int turn)
     }
 }
 
-/* The fakes that D saw last are still there and come first. The others are made again from
- * their latents; where G takes more batches than D, from latents of draws to come. */
+/* The fakes that D saw last are still there and come first. The others are made again
+ * from their latents; where G takes more batches than D, from latents of draws to
+ * come. */
 static void train_g(struct trainer *trainer)
 {
     const struct config *config = &trainer->config;

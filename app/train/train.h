@@ -8,36 +8,38 @@
  * most device->steps_ahead + 1 steps may be queued and not collected. */
 void train_step(struct trainer *trainer);
 
-/* All passes of the step whose images feed_next() has sent, with `turns` of D's n_dis turns,
- * and no optimizer step, outside of what is recorded: `check` is called where each would come, with its gradients summed
- * over the ranks. Advances the draw counter and batch norm's running statistics. */
+/* All passes of the step whose images feed_next() has sent, with `turns` of D's n_dis
+ * turns, and no optimizer step, outside of what is recorded: `check` is called where each
+ * would come, with its gradients summed over the ranks. Advances the draw counter and
+ * batch norm's running statistics. */
 void train_rehearse(struct trainer *trainer, int turns,
                     void (*check)(struct trainer *trainer, int network, void *context),
                     void *context);
 
-/* D's pass over what lies in feed.real now, looked at and no part of the run (probe.h). No step
- * may be on its way; gradients are written over. */
+/* D's pass over what lies in feed.real now, looked at and no part of the run (probe.h).
+ * No step may be on its way; gradients are written over. */
 void train_real_again(struct trainer *trainer);
 
 /* Steps that are queued and not collected. */
 int train_pending(const struct trainer *trainer);
 
-/* Waits for the oldest of them: trainer->last and trainer->record[] then tell what it did.
- * STATUS_FAILED is a device fault, which is named. */
+/* Waits for the oldest of them: trainer->last and trainer->record[] then tell what it
+ * did. STATUS_FAILED is a device fault, which is named. */
 enum status train_collect(struct trainer *trainer);
 
 /* Collects all that are queued, for who wants only the last one's results. */
 enum status train_collect_all(struct trainer *trainer);
 
-/* Of the last collected step: the two losses of its D step `turn`, or of the last one, and
- * G's; each over all batches of the optimizer step. */
+/* Of the last collected step: the two losses of its D step `turn`, or of the last one,
+ * and G's; each over all batches of the optimizer step. */
 struct step_losses {
     struct loss_sums of[GAN_PASSES];
 };
 struct step_losses train_turn_losses(const struct trainer *trainer, int turn);
 struct step_losses train_losses(const struct trainer *trainer);
 
-/* Whose optimizer step a step's records[slot] tells of: D's come first, G's is the last. */
+/* Whose optimizer step a step's records[slot] tells of: D's come first, G's is the
+ * last. */
 int train_slot_network(const struct trainer *trainer, int slot);
 
 #endif

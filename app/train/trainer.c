@@ -109,8 +109,8 @@ static enum status create_training(struct trainer *trainer, int role)
                                .eps = (float)own->eps};
     struct grad_scaler_config scaler = config_scaler(config, own);
     scaler.enabled = trainer_wants_scaler(config, role);
-    // Without a minimum, PyTorch's rule ends at a scale of 0, and 1/scale before it: here it
-    // ends at the smallest scale that can be divided by.
+    // Without a minimum, PyTorch's rule ends at a scale of 0, and 1/scale before it: here
+    // it ends at the smallest scale that can be divided by.
     if (scaler.min_scale == 0.0)
         scaler.min_scale = (double)FLT_MIN;
     TRY(net_initialise(net, (uint64_t)config->seed, (uint64_t)role));
@@ -201,7 +201,8 @@ static enum status create_results(struct trainer *trainer)
     return results_create(&trainer->results, trainer->device, &size);
 }
 
-// Several processes take the GPUs from the N of "cuda:N" on; "auto" begins with the first.
+// Several processes take the GPUs from the N of "cuda:N" on; "auto" begins with the
+// first.
 const char *trainer_device_name(const struct config *config,
                                 const struct trainer_rank *rank,
                                 char name[TRAINER_DEVICE])
@@ -310,8 +311,8 @@ enum status trainer_start_data(struct trainer *trainer)
                       &trainer->feed.batches);
 }
 
-// What build() and trainer_start_data() have made. Nothing here follows a pointer from one
-// part to another, so that a copy of the struct can be taken down as well.
+// What build() and trainer_start_data() have made. Nothing here follows a pointer from
+// one part to another, so that a copy of the struct can be taken down as well.
 static void take_down(struct trainer *trainer)
 {
     struct device *device = trainer->device;

@@ -87,12 +87,14 @@ struct trainer_rank {
     void (*show_decoding)(void *context, size_t done, size_t total);
 };
 
-/* Opens device and data, then builds everything, with initial weights. config->channels and
- * config->resolution are set from the data where they were 0. Any failure leaves *trainer safe to release. */
+/* Opens device and data, then builds everything, with initial weights. config->channels
+ * and config->resolution are set from the data where they were 0. Any failure leaves
+ * *trainer safe to release. */
 enum status trainer_create(struct trainer *trainer, const struct config *config);
 
-/* The same with a data set that several trainers read, each of which borrows it: it is closed
- * by the caller, after them. Where *shared is NULL it is read, and stands there. */
+/* The same with a data set that several trainers read, each of which borrows it: it is
+ * closed by the caller, after them. Where *shared is NULL it is read, and stands
+ * there. */
 enum status trainer_create_with_data(struct trainer *trainer, const struct config *config,
                                      const struct trainer_rank *rank,
                                      struct dataset **shared);
@@ -104,7 +106,8 @@ enum status trainer_create_rank(struct trainer *trainer, const struct config *co
 const char *trainer_device_name(const struct config *config,
                                 const struct trainer_rank *rank,
                                 char name[TRAINER_DEVICE]);
-/* The data set of a config alone; `progress` (may be NULL) as in struct dataset_options. */
+/* The data set of a config alone; `progress` (may be NULL) as in struct
+ * dataset_options. */
 enum status trainer_open_data(const struct config *config,
                               void (*progress)(void *context, size_t done, size_t total),
                               struct dataset **dataset);
@@ -112,19 +115,21 @@ void trainer_release(struct trainer *trainer);
 
 /* Networks, optimizers, scalers and all that comes with them anew, after a change of
  * trainer->config; device and data stay. A checkpoint and trainer_start_data() have to
- * follow. No step may be on its way. Until it is done there is memory for both: where that
- * fails, STATUS_FAILED and the trainer is what it was. */
+ * follow. No step may be on its way. Until it is done there is memory for both: where
+ * that fails, STATUS_FAILED and the trainer is what it was. */
 enum status trainer_rebuild(struct trainer *trainer);
 
 /* Starts the prefetch thread at the current image. Once, after a resume has set it; again
- * after a rollback has set progress back, with no step on its way, or trainer_rebuild(). */
+ * after a rollback has set progress back, with no step on its way, or
+ * trainer_rebuild(). */
 enum status trainer_start_data(struct trainer *trainer);
 
 /* The seed of latents, flips and the order of images: the run's, and another one after
  * each rollback. */
 uint64_t trainer_stream_seed(const struct trainer *trainer);
 
-/* Thousands of real images shown when the last step was queued; epochs of the data set. */
+/* Thousands of real images shown when the last step was queued; epochs of the data
+ * set. */
 double trainer_kimg(const struct trainer *trainer);
 double trainer_epoch(const struct trainer *trainer);
 

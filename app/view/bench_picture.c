@@ -25,8 +25,8 @@ static struct area cell(int index)
                          PANEL_W, PANEL_H + HEAD + SAMPLES};
 }
 
-/* The run's columns over the whole length: a point without a scale closes a run that ended
- * early. */
+/* The run's columns over the whole length: a point without a scale closes a run that
+ * ended early. */
 static int open_series(struct series *series, const struct dashboard *run, int columns)
 {
     size_t count = run->point_count;

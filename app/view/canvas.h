@@ -63,8 +63,8 @@ double canvas_text(const struct canvas *canvas, double x, double y, enum align a
 double canvas_text_width(const struct canvas *canvas, struct text_style style,
                          const char *text);
 /* The same in at most `room` units: too long a text loses its end to an ellipsis. A path
- * loses its folders first, then the middle of its name, for both ends of that tell something;
- * where only a few letters would be left nothing is drawn. */
+ * loses its folders first, then the middle of its name, for both ends of that tell
+ * something; where only a few letters would be left nothing is drawn. */
 double canvas_text_fit(const struct canvas *canvas, double x, double y, double room,
                        struct text_style style, const char *text);
 double canvas_path_fit(const struct canvas *canvas, double x, double y, double room,

@@ -81,9 +81,9 @@ static double grid_shape(const struct dashboard *dashboard)
     return w > 0.0 && h > 0.0 ? w / h : 1.0;
 }
 
-/* Samples beside the plots, above them where the picture is taller than wide; a grid that is
- * much wider than high takes the whole width above plots that stand abreast, a narrow one
- * leaves its room to the plots. */
+/* Samples beside the plots, above them where the picture is taller than wide; a grid that
+ * is much wider than high takes the whole width above plots that stand abreast, a narrow
+ * one leaves its room to the plots. */
 static struct layout place(const struct canvas *canvas, const struct dashboard *dashboard)
 {
     struct layout layout = {.is_abreast = 0};

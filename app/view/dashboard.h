@@ -1,15 +1,15 @@
-/* dashboard.h - the one drawing of a run: samples, its loss scales, both losses, and where
- * gradients are clipped their norms; or, in the place of the curves, what every layer's
- * tensors held.
+/* dashboard.h - the one drawing of a run: samples, its loss scales, both losses, and
+ * where gradients are clipped their norms; or, in the place of the curves, what every
+ * layer's tensors held.
  * Flow:  history + sample pixels -> [dashboard_draw] -> window, preview.png, scales.png.
  * Owns:  nothing; draws into pixels. Free of SDL, so that it works and is tested
  * headless.
  *
  * Colours that stay apart for colour-blind readers, and a dash pattern besides: G blue
- * solid, D orange dashed, D's loss on fakes rose dotted. Scales on a log2 axis whose range
- * follows the data (below 2^0 too); every skip is a triangle on its own curve, every step that
- * was held back a ring. Dense curves are reduced to one min/max
- * pair a column. */
+ * solid, D orange dashed, D's loss on fakes rose dotted. Scales on a log2 axis whose
+ * range follows the data (below 2^0 too); every skip is a triangle on its own curve,
+ * every step that was held back a ring. Dense curves are reduced to one min/max pair a
+ * column. */
 #ifndef APP_VIEW_DASHBOARD_H
 #define APP_VIEW_DASHBOARD_H
 

@@ -35,8 +35,8 @@ struct grid {
  * new is left in the folder. */
 enum status grid_write(const struct grid *grid, const char *path, int overwrite);
 
-/* The same, but an older file with other bytes is set aside (set_aside.h): its new path is in
- * `kept`, "" when there was none. */
+/* The same, but an older file with other bytes is set aside (set_aside.h): its new path
+ * is in `kept`, "" when there was none. */
 enum status grid_write_keeping(const struct grid *grid, const char *path, char *kept,
                                size_t bytes);
 

@@ -2,8 +2,8 @@
  *
  * Thinning takes the older half in groups of consecutive steps and keeps of each group
  * the first step, every step that skipped, was held back or was followed by a change, and
- * the steps with the smallest and the largest of each scale, loss and norm. A curve drawn as
- * min and max per pixel column looks the same. */
+ * the steps with the smallest and the largest of each scale, loss and norm. A curve drawn
+ * as min and max per pixel column looks the same. */
 #include "app/view/history.h"
 
 #include <pthread.h>
@@ -178,7 +178,8 @@ size_t history_count(const struct history *history)
     return count;
 }
 
-// At most `count` items of `size` bytes into *items, which is grown to hold them if it can be.
+// At most `count` items of `size` bytes into *items, which is grown to hold them if it
+// can be.
 static size_t copy_items(const void *from, size_t count, size_t size, void **items,
                          size_t *room)
 {

@@ -57,9 +57,9 @@ size_t history_count(const struct history *history);
 
 /* Copies all points into *points (grown with realloc, *room its capacity) and returns the
  * count: a consistent view without holding the lock while drawing. Beyond HISTORY_MAX
- * points the older half is thinned (of each group of steps the smallest and largest scale,
- * loss and norm, and every step that was skipped, held back or followed by a change, are
- * kept), so that a run of days stays drawable. */
+ * points the older half is thinned (of each group of steps the smallest and largest
+ * scale, loss and norm, and every step that was skipped, held back or followed by a
+ * change, are kept), so that a run of days stays drawable. */
 size_t history_copy(const struct history *history, struct history_point **points,
                     size_t *room);
 

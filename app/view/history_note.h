@@ -1,4 +1,5 @@
-/* history_note.h - what the marks on the curves stand for, from the lines of events.jsonl.
+/* history_note.h - what the marks on the curves stand for, from the lines of
+ * events.jsonl.
  * Flow:  report_events.c (as they are written), history_recall.c (as they are read)
  *        -> [history_note_of] -> history -> the box at the pointer.
  * Owns:  nothing. */
@@ -9,7 +10,8 @@
 
 struct json_t;
 
-/* Fills *note from an event; false for one that has no mark (report_events.h lists both). */
+/* Fills *note from an event; false for one that has no mark (report_events.h lists
+ * both). */
 int history_note_of(struct json_t *event, struct history_note *note);
 
 #endif

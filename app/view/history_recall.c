@@ -69,7 +69,8 @@ static void add_scales(struct logs *logs, json_t *event, struct change change)
     }
 }
 
-// A skip of D may be that of one of its losses, or of both; a growth tells of its own loss.
+// A skip of D may be that of one of its losses, or of both; a growth tells of its own
+// loss.
 static void add_scale_event(struct logs *logs, json_t *event, struct change change)
 {
     const char *loss = json_string_value(json_object_get(event, "loss"));

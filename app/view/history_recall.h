@@ -6,9 +6,9 @@
 
 #include "app/view/history.h"
 
-/* Adds a point for every skip, every step that was held back and every growth of a scale, at
- * its own step, and one for every tick; a loss is the mean of the tick it falls into, and a
- * norm stands at the tick that it is the mean of. Returns the number that the next
+/* Adds a point for every skip, every step that was held back and every growth of a scale,
+ * at its own step, and one for every tick; a loss is the mean of the tick it falls into,
+ * and a norm stands at the tick that it is the mean of. Returns the number that the next
  * tick has. Lines of steps that a rollback gave up, and lines that cannot be read, are
  * passed over; a file that is not there adds nothing. Marks get their notes again. */
 int64_t history_recall(struct history *history, const char *stats_path,

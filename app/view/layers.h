@@ -1,12 +1,13 @@
-/* layers.h - what the tensors of each layer held, look after look: the columns of a heat map.
+/* layers.h - what the tensors of each layer held, look after look: the columns of a heat
+ * map.
  * Flow:  report_layers -> [layers] -> plot_layers (window, stats.png);
  *        layers.jsonl -> [layers_recall] after a resume.
  * Owns:  its columns; safe between one writer and many readers (a mutex inside).
  *
- * Steps of --grad-stats and skipped steps are kept apart: a look of the grid stands for the
- * steps until the next one, a skip only for itself. Beyond LAYERS_LOOKS of either neighbours
- * are joined, the worse value of each kept, so that a run of days still fits the picture; of
- * skips those that are close together. */
+ * Steps of --grad-stats and skipped steps are kept apart: a look of the grid stands for
+ * the steps until the next one, a skip only for itself. Beyond LAYERS_LOOKS of either
+ * neighbours are joined, the worse value of each kept, so that a run of days still fits
+ * the picture; of skips those that are close together. */
 #ifndef APP_VIEW_LAYERS_H
 #define APP_VIEW_LAYERS_H
 
@@ -65,14 +66,16 @@ int layers_row(struct layers *layers, const char *name);
 /* A column of the same step and kind as the last one is joined with it. */
 void layers_add(struct layers *layers, const struct layer_column *column);
 
-/* Copies all; without memory for it, the view is empty. layers_view_release() afterwards. */
+/* Copies all; without memory for it, the view is empty. layers_view_release()
+ * afterwards. */
 void layers_copy(const struct layers *layers, struct layers_view *view);
 void layers_view_release(struct layers_view *view);
 
 /* Forgets all looks after `step`. */
 void layers_rewind(struct layers *layers, int64_t step);
 
-/* Of a resumed run: the looks in layers.jsonl that no rollback in events.jsonl gave up. */
+/* Of a resumed run: the looks in layers.jsonl that no rollback in events.jsonl gave
+ * up. */
 void layers_recall(struct layers *layers, const char *looks_path,
                    const char *events_path);
 

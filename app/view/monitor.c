@@ -126,8 +126,8 @@ int monitor_take_requests(struct monitor *monitor)
     return atomic_fetch_and(&monitor->requests, REQUEST_PAUSE);
 }
 
-// Until something is asked for, or WAIT_MS have passed: what else the worker looks for, it
-// looks for then. The mutex is held.
+// Until something is asked for, or WAIT_MS have passed: what else the worker looks for,
+// it looks for then. The mutex is held.
 static void wait_a_moment(struct monitor *monitor)
 {
     struct timespec until;

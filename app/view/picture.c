@@ -6,8 +6,8 @@
 #include "app/view/grid.h"
 
 /* What cairo, FreeType and Fontconfig take at most for a picture, with the fonts that the
- * first one loads. They crash where they get no memory, and a picture is not worth a run: so
- * it is looked for before they are called. */
+ * first one loads. They crash where they get no memory, and a picture is not worth a run:
+ * so it is looked for before they are called. */
 #define DRAWING_BYTES ((size_t)64 << 20)
 
 static int has_room_to_draw(void)

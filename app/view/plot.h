@@ -22,16 +22,16 @@ int plot_scale_count(const struct dashboard *dashboard);
 
 void plot_scales(const struct canvas *canvas, const struct dashboard *dashboard,
                  const struct series *series, struct area panel, int has_kimg);
-/* Norms of unscaled gradients before clipping, on a log2 axis: a line where they are clipped
- * to, and a mark at the foot for every column in which they were. */
+/* Norms of unscaled gradients before clipping, on a log2 axis: a line where they are
+ * clipped to, and a mark at the foot for every column in which they were. */
 void plot_norms(const struct canvas *canvas, const struct dashboard *dashboard,
                 const struct series *series, struct area panel, int has_kimg);
 int plot_has_norms(const struct dashboard *dashboard);
 void plot_losses(const struct canvas *canvas, const struct dashboard *dashboard,
                  const struct series *series, struct area panel, int has_kimg);
 
-/* Two heat maps, layers by looks: how far each tensor is from overflow, and how much of it is
- * lost at the small end. */
+/* Two heat maps, layers by looks: how far each tensor is from overflow, and how much of
+ * it is lost at the small end. */
 void plot_layers(const struct canvas *canvas, const struct dashboard *dashboard,
                  struct area area);
 

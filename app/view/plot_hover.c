@@ -19,7 +19,8 @@ static double marks_x(const struct dashboard *dashboard)
     return (plot_has_norms(dashboard) ? NORM_END : LOSS_END) + 22.0;
 }
 
-// "skipped", "skipped 3x", or "held back"; a step can be both, and then skipped says more.
+// "skipped", "skipped 3x", or "held back"; a step can be both, and then skipped says
+// more.
 static void draw_hover_mark(const struct canvas *canvas,
                             const struct history_point *point, double x, double y,
                             int net)

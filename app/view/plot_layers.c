@@ -3,10 +3,10 @@
  *
  * Rows are layers, G's above D's; the three blocks side by side are activations, their
  * gradients, and weight gradients, each over all kimg of the run. A look of --grad-stats
- * reaches until the next one; a skipped step is a thin line, and only through the layers of
- * the network that skipped. Both maps go from dark (harmless) to bright (at the edge), so
- * that they read without colour; what has left the range has a hue of its own, and what was
- * not measured is as black as the ground. */
+ * reaches until the next one; a skipped step is a thin line, and only through the layers
+ * of the network that skipped. Both maps go from dark (harmless) to bright (at the edge),
+ * so that they read without colour; what has left the range has a hue of its own, and
+ * what was not measured is as black as the ground. */
 #include <math.h>
 #include <stdio.h>
 

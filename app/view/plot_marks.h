@@ -1,4 +1,5 @@
-/* plot_marks.h - what notes of the history add to a plot: rollbacks, and the key to marks.
+/* plot_marks.h - what notes of the history add to a plot: rollbacks, and the key to
+ * marks.
  * Flow:  plot_scales, plot_losses, plot_layers -> [plot_marks] -> canvas.
  * Owns:  nothing. */
 #ifndef APP_VIEW_PLOT_MARKS_H

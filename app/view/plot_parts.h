@@ -20,8 +20,8 @@ const char *plot_scale_name(const struct dashboard *dashboard, int scale);
 double column_x(const struct series *series, struct area inner, int column);
 
 /* A new path in the colour of that scale or network; D is dashed besides, and its loss on
- * fakes dotted, so that they can be told from G without colour. plot_stroke() draws it and
- * ends the dashes. */
+ * fakes dotted, so that they can be told from G without colour. plot_stroke() draws it
+ * and ends the dashes. */
 void plot_select_pen(const struct canvas *canvas, int net, double width);
 void plot_stroke(const struct canvas *canvas);
 /* Clips to the inner area until cairo_restore(). */
@@ -38,8 +38,8 @@ void plot_ring(const struct canvas *canvas, double x, double y, int net);
 double plot_key(const struct canvas *canvas, double x, double y, int net,
                 const char *name);
 
-/* The panel with its title and a note below it, which end that far from the panel's left: a
- * legend may stand beside them. */
+/* The panel with its title and a note below it, which end that far from the panel's left:
+ * a legend may stand beside them. */
 void plot_title(const struct canvas *canvas, struct area panel, const char *title,
                 const char *note, double title_end, double note_end);
 /* Both axes, and a friendly word while there is nothing to show. */

@@ -1,5 +1,5 @@
-/* plot_scales.c - the loss scales on a log2 axis; every skip, every step that was held back
- * every change and every rollback a mark. */
+/* plot_scales.c - the loss scales on a log2 axis; every skip, every step that was held
+ * back every change and every rollback a mark. */
 #include "app/view/plot.h"
 
 #include <math.h>
@@ -65,8 +65,8 @@ static void draw_held(const struct canvas *canvas, const struct series *series,
     }
 }
 
-/* A thin upright line through the panel where settings were changed by hand, with a square
- * at its foot: D's stands on G's. */
+/* A thin upright line through the panel where settings were changed by hand, with a
+ * square at its foot: D's stands on G's. */
 static void draw_changes(const struct canvas *canvas, const struct series *series,
                          struct area inner, int net)
 {

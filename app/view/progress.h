@@ -16,16 +16,17 @@
 #include "kernels/base/process.h"
 #include "kernels/base/text.h"
 
-/* num, mean and standard deviation of a stream of numbers (StyleGAN's form), over those that
- * are finite; NaN and inf are counted beside them, so that a few do not hide the rest. */
+/* num, mean and standard deviation of a stream of numbers (StyleGAN's form), over those
+ * that are finite; NaN and inf are counted beside them, so that a few do not hide the
+ * rest. */
 struct statistic {
     int64_t num; // finite ones
     int64_t nan, inf;
     double sum, sum_sq; // of the finite ones
 };
 void statistic_add(struct statistic *statistic, double value);
-/* `num` values at once. Where their sum is not finite all of them count as NaN or inf: which
- * of them are is not known. */
+/* `num` values at once. Where their sum is not finite all of them count as NaN or inf:
+ * which of them are is not known. */
 void statistic_add_sums(struct statistic *statistic, int64_t num, double sum,
                         double sum_sq);
 double statistic_mean(const struct statistic *statistic); // NaN when num is 0
@@ -54,12 +55,12 @@ struct tick {
 
 #define TICK_LINE_MAX 150
 
-/* "tick 12  kimg 48.0/200 (0.80 ep)  1,234 img/s  eta 2m 03s  mean loss G 1.230 D 0.980  scale
- * G 2^16 D 2^15  skip G 0 D 3 (+1)"; one line of at most TICK_LINE_MAX characters, no
- * newline, no colour. Fields are padded so that the lines of a run stand under each
- * other;
- * (+1): skips within this tick, left out when 0. Losses are means over the tick: of the finite
- * ones, with the others beside ("1.230 (4 nan)"); without a value they are "-". */
+/* "tick 12  kimg 48.0/200 (0.80 ep)  1,234 img/s  eta 2m 03s  mean loss G 1.230 D 0.980
+ * scale G 2^16 D 2^15  skip G 0 D 3 (+1)"; one line of at most TICK_LINE_MAX characters,
+ * no newline, no colour. Fields are padded so that the lines of a run stand under each
+ * other; (+1): skips within this tick, left out when 0. Losses are means over the tick:
+ * of the finite ones, with the others beside ("1.230 (4 nan)"); without a value they are
+ * "-". */
 void tick_line(const struct tick *tick, char *text, size_t bytes);
 
 /* One JSON object, StyleGAN's form: {"Progress/kimg": {"num":1,"mean":..,"std":0}, ...,
@@ -69,9 +70,10 @@ void tick_line(const struct tick *tick, char *text, size_t bytes);
  * Timing/images_per_sec, Loss/G/loss, Loss/D/loss, Loss/scores/real, Loss/scores/fake,
  * Loss/signs/real, Loss/signs/fake, Scale/G, Scale/D (over the steps of the tick),
  * Scale/G_skipped, Scale/D_skipped (in total), Resources/cpu_mem_gb; where there are any,
- * Grad/G_norm, Grad/D_norm, Grad/G_clipped, Grad/D_clipped (shares), Scale/G_held, Scale/D_held (in total) and Scale/D_fake. Other
- * empty means are null. Where values were NaN or inf, which `num` and `mean` leave out, their
- * numbers follow as "nan" and "inf". The caller frees. NULL without memory. */
+ * Grad/G_norm, Grad/D_norm, Grad/G_clipped, Grad/D_clipped (shares), Scale/G_held,
+ * Scale/D_held (in total) and Scale/D_fake. Other empty means are null. Where values were
+ * NaN or inf, which `num` and `mean` leave out, their numbers follow as "nan" and "inf".
+ * The caller frees. NULL without memory. */
 char *tick_json(const struct tick *tick, double timestamp);
 
 #endif

@@ -1,9 +1,9 @@
 /* series.c - from steps to pixel columns.
  *
  * The range of the losses holds all of them, unless the wildest columns (2 % at each end)
- * make it WIDEST times as wide as it would be without them: one spike at the start must not
- * flatten a day of training. It always holds the smoothed lines, so that a loss that runs
- * away is seen. */
+ * make it WIDEST times as wide as it would be without them: one spike at the start must
+ * not flatten a day of training. It always holds the smoothed lines, so that a loss that
+ * runs away is seen. */
 #include "app/view/series.h"
 
 #include <math.h>

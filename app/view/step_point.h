@@ -7,9 +7,9 @@
 #include "app/view/history.h"
 #include "app/train/trainer.h"
 
-/* Of the step that was collected last: losses, the scales it left (0 without one), and how
- * many of its optimizer steps were skipped, held back or clipped. A skip of D that its loss
- * on fakes alone caused counts for that loss's scale. */
+/* Of the step that was collected last: losses, the scales it left (0 without one), and
+ * how many of its optimizer steps were skipped, held back or clipped. A skip of D that
+ * its loss on fakes alone caused counts for that loss's scale. */
 struct history_point step_point(const struct trainer *trainer);
 
 /* Whether the gradients of optimizer step `slot` were measured, and clipped. */

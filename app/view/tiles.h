@@ -2,10 +2,10 @@
  * Flow:  dashboard tiles -> [tiles_paint] -> the left part of the picture.
  * Owns:  nothing. Free of cairo.
  *
- * Every tile has the same size in whole pixels. Enlarging repeats each pixel a whole number of
- * times; where that would leave much of the room empty, and the factor is below 3, it
- * interpolates instead: pixels of two widths would lay a pattern over the picture. Shrinking
- * averages. Alpha lies over the panel's colour. */
+ * Every tile has the same size in whole pixels. Enlarging repeats each pixel a whole
+ * number of times; where that would leave much of the room empty, and the factor is below
+ * 3, it interpolates instead: pixels of two widths would lay a pattern over the picture.
+ * Shrinking averages. Alpha lies over the panel's colour. */
 #ifndef APP_VIEW_TILES_H
 #define APP_VIEW_TILES_H
 

@@ -15,8 +15,9 @@
 
 struct window;
 
-/* The size that a window opens with on a desktop that has so much room (0: not known): three
- * quarters of its width or height, 16:9; at least 1280x720, or what nearly all of it holds. */
+/* The size that a window opens with on a desktop that has so much room (0: not known):
+ * three quarters of its width or height, 16:9; at least 1280x720, or what nearly all of
+ * it holds. */
 void window_size(int usable_w, int usable_h, int *width, int *height);
 
 /* STATUS_ENVIRONMENT with the reason when no window can be had. */

@@ -6,7 +6,8 @@
 /* Monotonic. */
 double now_seconds(void);
 
-/* The largest resident size so far, in GB (10^9 bytes). NaN where the system does not say. */
+/* The largest resident size so far, in GB (10^9 bytes). NaN where the system does not
+ * say. */
 double peak_memory_gb(void);
 
 #endif

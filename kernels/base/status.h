@@ -60,8 +60,8 @@ const char *status_word(enum status code);
     } while (0)
 
 /* Small memory that a function without a status cannot do without: ends the program with
- * exit code 1 and "out of memory for ...". Snapshots are whole at any moment. Large blocks,
- * and whatever saves or checks a snapshot, return a status instead.
+ * exit code 1 and "out of memory for ...". Snapshots are whole at any moment. Large
+ * blocks, and whatever saves or checks a snapshot, return a status instead.
  *     CHECK_MEMORY(list, "%zu names", count); */
 #define CHECK_MEMORY(pointer, ...)      \
     do {                                \

@@ -1,6 +1,7 @@
 /* backend.h - what the CPU backend keeps between ops, and how it uses threads.
  * Flow:  cpu_open() makes it; every cpu_*.c takes it from device->backend.
- * Owns:  scratch and a slab per thread, one workspace, each as large as the largest plan asks.
+ * Owns:  scratch and a slab per thread, one workspace, each as large as the largest plan
+ *        asks.
  */
 #ifndef KERNELS_CPU_BACKEND_H
 #define KERNELS_CPU_BACKEND_H
@@ -29,9 +30,9 @@ struct scratch {
     float *result; // GEMM_PANEL_ROWS x GEMM_RESULT_STEP
     float *line;   // GEMM_COLS + 32
     float *points; // WINO_RESULT: a Winograd task's products
-    // Of the blocks of tiles in this thread's share: points that one op makes and the next
-    // multiplies; before them the weights' points. Grown by conv prepare(). Other threads
-    // come here only to help.
+    // Of the blocks of tiles in this thread's share: points that one op makes and the
+    // next multiplies; before them the weights' points. Grown by conv prepare(). Other
+    // threads come here only to help.
     float *slab;
     size_t slab_floats;
     uint64_t right_made[WINO_RIGHTS]; // by which Winograd op

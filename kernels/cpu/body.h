@@ -1,5 +1,6 @@
 /* body.h - all kernels of one instruction set, and their table.
- * Flow:  isa_NAME.c defines ISA and ISA_NAME and includes this; CMake gives that file its flags. */
+ * Flow:  isa_NAME.c defines ISA and ISA_NAME and includes this; CMake gives that file its
+ *        flags. */
 #include "kernels/cpu/body_finish.h"
 #include "kernels/cpu/body_flat.h"
 #include "kernels/cpu/body_gemm.h"

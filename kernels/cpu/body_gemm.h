@@ -167,8 +167,9 @@ static void pairs_multiply_panels(const struct block *block)
 }
 #endif
 
-/* One column, four rows: dot products along the depth, which is padded with zeros. Sixteen
- * sums whatever the vector's width, added in halves: AVX2 and AVX-512 give the same bits. */
+/* One column, four rows: dot products along the depth, which is padded with zeros.
+ * Sixteen sums whatever the vector's width, added in halves: AVX2 and AVX-512 give the
+ * same bits. */
 ALWAYS_INLINE void dot_rows(const struct block *block, int row, int col, const int rows)
 {
     const float *left = block->left + (size_t)row * GEMM_LEFT_STEP;

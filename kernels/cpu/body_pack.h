@@ -108,9 +108,9 @@ ALWAYS_INLINE void walk_on(const struct window *w, struct window_walk *walk)
 
 /* ---- narrow windows ---------------------------------------------------------------- */
 
-/* Where a row of taps is a few elements - with 1 or 3 channels - most of a copy is its start.
- * Windows that lie side by side are then made together: each line of pixels that they see is
- * widened once, and falls to pieces of four floats. */
+/* Where a row of taps is a few elements - with 1 or 3 channels - most of a copy is its
+ * start. Windows that lie side by side are then made together: each line of pixels that
+ * they see is widened once, and falls to pieces of four floats. */
 enum { PIECE = 4, LINE_MOST = 1024 };
 
 /* Pixels that `count` windows side by side see. */
@@ -127,8 +127,8 @@ ALWAYS_INLINE int is_narrow(const struct window *w, int depth)
            pixels_seen(w, w->grid_w) * w->channels <= LINE_MOST;
 }
 
-/* The next windows of one line, at most `rows`; returns how many there were. Column n of a
- * row goes to n/TILE_COLS*panel_step + n%TILE_COLS, rows are `to_step` apart. */
+/* The next windows of one line, at most `rows`; returns how many there were. Column n of
+ * a row goes to n/TILE_COLS*panel_step + n%TILE_COLS, rows are `to_step` apart. */
 ALWAYS_INLINE int pack_narrow(const struct window *w, enum dtype dtype,
                               struct window_walk *walk, int rows, float *to,
                               size_t to_step, size_t panel_step)

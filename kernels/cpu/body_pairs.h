@@ -1,6 +1,6 @@
-/* body_pairs.h - compiled for CPUs with dot products of bf16 pairs: operands of bf16 packed
- * as pairs along the depth, each in the place of one float of body_pack.h. Depths are
- * counted in elements; what an odd one lacks is zero on both sides. */
+/* body_pairs.h - compiled for CPUs with dot products of bf16 pairs: operands of bf16
+ * packed as pairs along the depth, each in the place of one float of body_pack.h. Depths
+ * are counted in elements; what an odd one lacks is zero on both sides. */
 #ifndef KERNELS_CPU_BODY_PAIRS_H
 #define KERNELS_CPU_BODY_PAIRS_H
 

@@ -1,5 +1,5 @@
-/* body_peak.h - the multiply-adds of body_gemm.h with nothing around them: how fast they can
- * be at all. */
+/* body_peak.h - the multiply-adds of body_gemm.h with nothing around them: how fast they
+ * can be at all. */
 #ifndef KERNELS_CPU_BODY_PEAK_H
 #define KERNELS_CPU_BODY_PEAK_H
 

@@ -1,6 +1,6 @@
 /* body_survey.h - compiled per instruction set: what a piece of memory holds.
- * Everything but the sums is told from the bits: size is the magnitude's, and a comparison
- * of vectors is all ones, which is minus one, where it holds. */
+ * Everything but the sums is told from the bits: size is the magnitude's, and a
+ * comparison of vectors is all ones, which is minus one, where it holds. */
 #ifndef KERNELS_CPU_BODY_SURVEY_H
 #define KERNELS_CPU_BODY_SURVEY_H
 

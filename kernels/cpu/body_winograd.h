@@ -206,8 +206,9 @@ ALWAYS_INLINE void wino_put(const VEC *points, const int i,
         v_store(row[1] + offset + (size_t)(WINO_SIDE - 1) * step, points[WINO_SIDE - 1]);
 }
 
-/* One phase of one tile of x, a vector of channels from `lane` on; or, where it is a pair,
- * half a vector of channels of this phase and of the next, which lies a pixel to the right.
+/* One phase of one tile of x, a vector of channels from `lane` on; or, where it is a
+ * pair, half a vector of channels of this phase and of the next, which lies a pixel to
+ * the right.
  */
 ALWAYS_INLINE void wino_spread_phase(const void *const *pixels, enum dtype dtype,
                                      int phase, int lane, int n, const int is_pair,

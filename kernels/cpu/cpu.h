@@ -6,10 +6,10 @@
  * AVX2 with FMA, or plain C. The environment variable
  * TWINSCALE_ISA = avx512-bf16 | avx512 | avx2 | c lowers the choice.
  *
- * A pass of a convolution goes by one of several algorithms: pass_choice.h. The environment
- * variable TWINSCALE_CONV = auto | direct | winograd, read by cpu_open(), decides for the
- * plans that are prepared: the cheaper one by estimate, never Winograd, or Winograd wherever
- * the shape allows it. */
+ * A pass of a convolution goes by one of several algorithms: pass_choice.h. The
+ * environment variable TWINSCALE_CONV = auto | direct | winograd, read by cpu_open(),
+ * decides for the plans that are prepared: the cheaper one by estimate, never Winograd,
+ * or Winograd wherever the shape allows it. */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 

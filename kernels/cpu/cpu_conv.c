@@ -270,9 +270,9 @@ static struct shape weight_shape(const struct conv_desc *d)
     return (struct shape){d->y.c, d->kernel, d->kernel, d->x.c};
 }
 
-/* Winograd undoes an activation as it stores. Elsewhere a sum is stored before the gradient
- * multiplies it, which the contract allows, and the passes need not know of it. Returns the
- * epilogue that remains for them. */
+/* Winograd undoes an activation as it stores. Elsewhere a sum is stored before the
+ * gradient multiplies it, which the contract allows, and the passes need not know of it.
+ * Returns the epilogue that remains for them. */
 static const struct conv_epilogue *without_undo(const struct conv_epilogue *epilogue)
 {
     return epilogue && epilogue->undo ? NULL : epilogue;

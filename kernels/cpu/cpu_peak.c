@@ -1,8 +1,8 @@
 /* cpu_peak.c - the most that this CPU multiplies and adds on the backend's threads.
  *
  * A burst of all threads together lasts half a millisecond: long beside the waking of
- * threads, short beside the time for which a busy machine leaves them in peace. The fastest
- * of many counts. */
+ * threads, short beside the time for which a busy machine leaves them in peace. The
+ * fastest of many counts. */
 #include "kernels/cpu/backend.h"
 #include "kernels/base/process.h"
 

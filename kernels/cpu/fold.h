@@ -5,9 +5,10 @@
  * With one or three columns a product per output parity would waste most lanes of a
  * vector. Here every pixel of dy is multiplied with all taps at once, [pixels, K] x [K,
  * R*R*C], in a scratch that holds a band of rows, and the taps are then folded onto the
- * pixels of dx that they reach. A line of taps reaches R neighbours: pixels of dy so far apart
- * that theirs do not overlap are one class, which adds up in a row of its own, and the rows
- * of all classes are added last. A band's rows are the same bits as a picture's. */
+ * pixels of dx that they reach. A line of taps reaches R neighbours: pixels of dy so far
+ * apart that theirs do not overlap are one class, which adds up in a row of its own, and
+ * the rows of all classes are added last. A band's rows are the same bits as a
+ * picture's. */
 #ifndef KERNELS_CPU_FOLD_H
 #define KERNELS_CPU_FOLD_H
 

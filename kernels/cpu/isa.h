@@ -67,7 +67,8 @@ struct finish {
     enum dtype dtype;
 };
 
-/* Rows of finished sums, whose stored values are added to sum and sumsq, [cols] or NULL. */
+/* Rows of finished sums, whose stored values are added to sum and sumsq, [cols] or
+ * NULL. */
 struct finish_rows {
     struct finish finish;
     const float *sums;
@@ -124,8 +125,8 @@ struct wino_tiling {
 
 /* Points at infinity give the fourth line of y and nothing else, so that a tile without
  * it has no products there. Points e = 5*i + j fall into four classes: 2 where i is
- * infinity, which only tiles of full_h have, plus 1 where j is, which only those of full_w
- * have. */
+ * infinity, which only tiles of full_h have, plus 1 where j is, which only those of
+ * full_w have. */
 enum { WINO_CLASSES = 4 };
 #define WINO_CLASS(e) ((e) / 5 / 4 * 2 + (e) % 5 / 4)
 
@@ -159,8 +160,8 @@ struct wino_image {
  * of e, goes to
  *   to + e*point_step + (row[class] + r - row of `first`)*tile_step + channel's place
  * where channel c of dy has place c. Channel c of a phase of x is column
- * n = phase*WINO_PHASE(channels) + c and has place n/TILE*pair_step + n%TILE, where TILE =
- * 2*LANES. */
+ * n = phase*WINO_PHASE(channels) + c and has place n/TILE*pair_step + n%TILE, where TILE
+ * = 2*LANES. */
 struct wino_spread {
     struct wino_image image;
     size_t first;
@@ -170,10 +171,10 @@ struct wino_spread {
     size_t point_step, tile_step, pair_step;
 };
 
-/* Products at `points` points, of which there are 25, with `cols` columns. Tiles are the rows of the left side,
- * and `channels` the depth; or tiles, from the chunk's first on, are the depth and
- * `channels` the rows. Rows of the result are WINO_COLS or WINO_DEPTH apart, whichever
- * holds `cols`. */
+/* Products at `points` points, of which there are 25, with `cols` columns. Tiles are the
+ * rows of the left side, and `channels` the depth; or tiles, from the chunk's first on,
+ * are the depth and `channels` the rows. Rows of the result are WINO_COLS or WINO_DEPTH
+ * apart, whichever holds `cols`. */
 struct wino_product {
     const float *left, *right;
     size_t left_point, right_point, right_panel;
@@ -213,15 +214,16 @@ struct adam_sweep {
 struct isa {
     const char *name;
     int tile_rows, tile_cols;
-    // Elements of the depth in one float of a GEMM's operands: 1, or 2 where the functions
-    // from pack_window to multiply_panels pack pairs of bf16. Depths given to the packing
-    // are elements, those of a block floats.
+    // Elements of the depth in one float of a GEMM's operands: 1, or 2 where the
+    // functions from pack_window to multiply_panels pack pairs of bf16. Depths given to
+    // the packing are elements, those of a block floats.
     int per_float;
     const struct isa *pairs; // the table that packs pairs, or NULL
 
     // What the products multiply: F32, or BF16 where it is pairs; and how many
-    // multiplications one vector does. peak() does `steps` times PEAK_CHAINS of those, none of
-    // which waits for another, in registers, and returns what depends on all of them.
+    // multiplications one vector does. peak() does `steps` times PEAK_CHAINS of those,
+    // none of which waits for another, in registers, and returns what depends on all of
+    // them.
     enum dtype arithmetic;
     int per_vector;
     float (*peak)(size_t steps);
@@ -264,8 +266,8 @@ struct isa {
     // WINO_PHASE(channels)][tile_cols].
     void (*wino_weights_forward)(const float *panel, size_t tap_step, int channels,
                                  float *to, size_t point_step);
-    // From rows of weights, `offset` at the first tap of a phase, to panels [point][cols /
-    // tile_cols][WINO_DEPTH][tile_cols].
+    // From rows of weights, `offset` at the first tap of a phase, to panels [point][cols
+    // / tile_cols][WINO_DEPTH][tile_cols].
     void (*wino_weights_dgrad)(const void *taps, enum dtype dtype, size_t offset,
                                size_t row_step, size_t tap_step, int rows, int cols,
                                float *to, size_t point_step);
@@ -274,8 +276,8 @@ struct isa {
     void (*wino_multiply_columns)(const struct wino_product *product);
     void (*wino_gather_y)(const struct wino_gather *gather);
     void (*wino_gather_dx)(const struct wino_gather *gather);
-    // The sum of some parts, each one row of a result, [point][phase][WINO_PHASE(channels)],
-    // to grad [16 taps][channels].
+    // The sum of some parts, each one row of a result,
+    // [point][phase][WINO_PHASE(channels)], to grad [16 taps][channels].
     void (*wino_gather_dw)(const float *const *parts, int count, size_t point_step,
                            int channels, enum dtype dtype, float *grad, size_t tap_step,
                            int accumulate);
@@ -307,8 +309,8 @@ extern const struct isa isa_c;
 extern const struct isa isa_avx2, isa_avx512, isa_avx512_bf16;
 #endif
 
-// Elements that a window must have: smaller ones are packed faster as floats, by more than
-// the products of pairs save.
+// Elements that a window must have: smaller ones are packed faster as floats, by more
+// than the products of pairs save.
 enum { PAIRS_LEAST = 32 };
 
 /* The table for a product of operands of these dtypes. Of an odd `depth` that both sides

@@ -11,8 +11,8 @@
  *                                                 and wgrad.h
  *
  * Winograd is taken where it is estimated to cost less than the direct way and its error
- * stays within twice that one's (winograd_estimate()). TWINSCALE_CONV = direct never takes it,
- * TWINSCALE_CONV = winograd takes it wherever the shape allows. */
+ * stays within twice that one's (winograd_estimate()). TWINSCALE_CONV = direct never
+ * takes it, TWINSCALE_CONV = winograd takes it wherever the shape allows. */
 #ifndef KERNELS_CPU_PASS_CHOICE_H
 #define KERNELS_CPU_PASS_CHOICE_H
 

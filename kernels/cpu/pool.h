@@ -28,7 +28,8 @@ struct pool;
 enum status pool_create(int threads, struct pool **pool);
 void pool_destroy(struct pool *pool); // NULL is fine
 
-/* The first task of a thread's share of `tasks`; that of the thread after it ends the share.
+/* The first task of a thread's share of `tasks`; that of the thread after it ends the
+ * share.
  */
 static inline size_t pool_share(size_t tasks, int threads, int thread)
 {

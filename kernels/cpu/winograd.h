@@ -3,10 +3,10 @@
  * Owns:  nothing.  Borrows: the backend's workspace and the threads' slabs while it runs.
  *
  * Along one axis the even and the odd taps see the odd and the even pixels of x: a
- * stride-2 convolution is the sum over two phases of a stride-1 convolution with two taps,
- * in the plane over four phases. A tile of 4 outputs of one phase, y_i = g0 d_i + g1
- * d_i+1, is the product of two polynomials turned around; it takes 5 multiplications where
- * the definition has 8, one at each of 5 points, and in the plane 25 for 64:
+ * stride-2 convolution is the sum over two phases of a stride-1 convolution with two
+ * taps, in the plane over four phases. A tile of 4 outputs of one phase, y_i = g0 d_i +
+ * g1 d_i+1, is the product of two polynomials turned around; it takes 5 multiplications
+ * where the definition has 8, one at each of 5 points, and in the plane 25 for 64:
  *   forward  y  = A^T [ sum over phases and channels of (G g G^T) * (B^T d B) ] A
  *   dgrad    dd = B   [ sum over outputs of  (G g G^T) * (A dy A^T) ] B^T
  *   wgrad    dg = G^T [ sum over tiles of    (B^T d B) * (A dy A^T) ] G
@@ -22,11 +22,12 @@
  * An inf or a NaN among the operands makes every result of its tile NaN, neighbours that
  * the definition leaves finite included; one is never lost. With the points above all
  * coefficients of the four finite ones are non-zero, and at infinity only d4, g1 and y3
- * count beyond them, which reach exactly the outputs that the definition has them reach. A
- * result that became infinite on the way is stored as NaN.
+ * count beyond them, which reach exactly the outputs that the definition has them reach.
+ * A result that became infinite on the way is stored as NaN.
  *
  * Source: Lavin and Gray 2016, arXiv:1509.09308; stride 2 by phases: Yepez
- * and Ko 2020, IEEE TVLSI 28(4); points and error: Barabasz et al. 2020, arXiv:1803.10986. */
+ * and Ko 2020, IEEE TVLSI 28(4); points and error: Barabasz et al. 2020,
+ * arXiv:1803.10986. */
 #ifndef KERNELS_CPU_WINOGRAD_H
 #define KERNELS_CPU_WINOGRAD_H
 
@@ -37,11 +38,11 @@
 #define WINO_GRAD_PARTS 2 // blocks of tiles whose products wgrad adds, at most
 #define WINO_GRAD_POINT (WINO_ROWS * WINO_DEPTH + WINO_PAD) // in a task of wgrad
 
-/* How one pass is cut. Tiles are transformed chunk by chunk, so that a chunk's points stay
- * in a cache. A chunk is some blocks of tiles, whose points lie in the slab of the thread
- * that is expected to make and to multiply them. A task multiplies a block of tiles for one
- * block of columns, or in wgrad for one block of the weights, or for some of its points
- * where there are few. */
+/* How one pass is cut. Tiles are transformed chunk by chunk, so that a chunk's points
+ * stay in a cache. A chunk is some blocks of tiles, whose points lie in the slab of the
+ * thread that is expected to make and to multiply them. A task multiplies a block of
+ * tiles for one block of columns, or in wgrad for one block of the weights, or for some
+ * of its points where there are few. */
 struct wino_pass {
     size_t chunk;         // tiles of a chunk: whole blocks
     size_t block, blocks; // tiles of a block, and how many there are in all
@@ -83,8 +84,8 @@ struct wino_fits winograd_plan(struct winograd *winograd, const struct conv_desc
 /* Of the 25 products, in any of the passes. */
 double winograd_multiplications(const struct winograd *winograd);
 
-/* What a pass is estimated to take, in multiply-adds of the products, and whether its error
- * stays within twice the direct way's. */
+/* What a pass is estimated to take, in multiply-adds of the products, and whether its
+ * error stays within twice the direct way's. */
 struct wino_estimate {
     double winograd, direct;
     int is_exact;

@@ -9,8 +9,8 @@ enum {
     // they were the fastest; wgrad's results are read and written once for each chunk.
     CHUNK_FLOATS = 1 << 19,
     GRAD_CHUNK_FLOATS = 2 << 20,
-    // Blocks of weights up to which wgrad's tiles are cut into parts: each thread then keeps
-    // to its own, and the parts of so few weights are soon added.
+    // Blocks of weights up to which wgrad's tiles are cut into parts: each thread then
+    // keeps to its own, and the parts of so few weights are soon added.
     WEIGHTS_FEW = 3,
 };
 _Static_assert(WEIGHTS_FEW < TASKS_OF_THREAD, "where there are parts, points are tasks");
@@ -32,9 +32,9 @@ static size_t least(size_t a, size_t b)
 
 /* ---- cutting --------------------------------------------------------------------- */
 
-/* Cuts tiles into blocks and chunks, both of whole `unit`s: the tiles that a task must have
- * together. Blocks decide in which order sums are added, and follow from the shape alone;
- * chunks do not, and give each thread some tasks. */
+/* Cuts tiles into blocks and chunks, both of whole `unit`s: the tiles that a task must
+ * have together. Blocks decide in which order sums are added, and follow from the shape
+ * alone; chunks do not, and give each thread some tasks. */
 static void cut_tiles(struct wino_pass *pass, size_t tiles, size_t unit, int threads)
 {
     size_t tile_floats = (size_t)pass->depth_steps * WINO_POINTS * WINO_LEFT_STEP;
@@ -168,11 +168,11 @@ double winograd_multiplications(const struct winograd *winograd)
 #define COST_PACKED_WEIGHT 5.0 // forward, whose weights were packed before
 #define COST_PLAIN_WEIGHT 12.0 // dgrad, once for each block of tiles
 #define COST_WEIGHT_GRAD 16.0
-// What the direct passes take for a multiply-add, with packing, in the same measurement. By
-// dot products of bf16 pairs, which Winograd cannot use since its transformed operands
-// rounded to bf16 have four times the error of a result's rounding, they take about half of
-// it: as long as Winograd or up to a third longer, on an AMD Zen 4 core, in turns, for the
-// layers of DCGAN-28 to DCGAN-64. So bf16 makes no difference to the choice.
+// What the direct passes take for a multiply-add, with packing, in the same measurement.
+// By dot products of bf16 pairs, which Winograd cannot use since its transformed operands
+// rounded to bf16 have four times the error of a result's rounding, they take about half
+// of it: as long as Winograd or up to a third longer, on an AMD Zen 4 core, in turns, for
+// the layers of DCGAN-28 to DCGAN-64. So bf16 makes no difference to the choice.
 static const double direct_cost[PASS_KINDS] = {
     [PASS_FORWARD] = 1.15, [PASS_DGRAD] = 1.15, [PASS_WGRAD] = 1.25};
 

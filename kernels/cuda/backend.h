@@ -2,8 +2,8 @@
  * Flow:  cuda.c (in the program) loads the module -> module.c fills this -> ops use it.
  * Owns:  a stream, the handles bound to it, its scratch memory.
  *
- * A lane (queue.open_lane) is a second backend on the same GPU with a stream and handles of
- * its own; nothing is shared between two lanes but device memory. */
+ * A lane (queue.open_lane) is a second backend on the same GPU with a stream and handles
+ * of its own; nothing is shared between two lanes but device memory. */
 #ifndef KERNELS_CUDA_BACKEND_H
 #define KERNELS_CUDA_BACKEND_H
 
@@ -36,8 +36,8 @@ struct cuda_backend {
     int is_recording;       // queue.repeat() is capturing
     struct repeat *repeats; // all that were begun and are not forgotten
 
-    // Grown by conv.prepare(), never in a step. One of each is enough: a queue runs one op
-    // at a time.
+    // Grown by conv.prepare(), never in a step. One of each is enough: a queue runs one
+    // op at a time.
     void *workspace; // of cuDNN's plans and of cuBLAS
     size_t workspace_bytes;
     void *scratch; // results on their way: a dW before it is added, an unfused epilogue's
@@ -78,8 +78,8 @@ void cuda_fill_survey(struct survey_ops *ops);       // survey.cu
 void cuda_add_wgrad(struct device *device, const void *dw, enum dtype dtype, float *grad,
                     size_t n, int accumulate);
 
-/* An epilogue that the convolution itself did not do, over `from` (of any float dtype, may
- * be out->data): what conv_epilogue says, out and sums included. */
+/* An epilogue that the convolution itself did not do, over `from` (of any float dtype,
+ * may be out->data): what conv_epilogue says, out and sums included. */
 void cuda_epilogue(struct device *device, const void *from, enum dtype from_dtype,
                    const struct conv_epilogue *epilogue, struct tensor *out);
 

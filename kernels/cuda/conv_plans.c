@@ -15,9 +15,9 @@ static struct shape stored(struct shape shape, int multiple)
  * over the output; the plain ones come compiled and are tuned by hand. Which of the two
  * is faster at the sizes of these networks only a GPU can tell; until it has, fused.
  *
- * Two gradients are left to cuda_epilogue(): ReLU's, because cuDNN may put a zero where it
- * must multiply by one (inf * 0 is NaN, and the loss scaler has to see it), and tanh's,
- * because cuDNN wants the activation's input and we keep its output. */
+ * Two gradients are left to cuda_epilogue(): ReLU's, because cuDNN may put a zero where
+ * it must multiply by one (inf * 0 is NaN, and the loss scaler has to see it), and
+ * tanh's, because cuDNN wants the activation's input and we keep its output. */
 static int is_fused_first(const struct plan_desc *graph)
 {
     return !graph->undoes || graph->activation == ACTIVATION_LEAKY_RELU;

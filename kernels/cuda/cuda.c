@@ -1,5 +1,5 @@
-/* cuda.c - finds and loads the module of the CUDA backend. Plain C: nothing of CUDA is needed
- * to build it. */
+/* cuda.c - finds and loads the module of the CUDA backend. Plain C: nothing of CUDA is
+ * needed to build it. */
 #include "kernels/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -17,7 +17,8 @@ int cuda_has_driver(void)
     return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL;
 }
 
-/* The module's path in the folder of the program; 0 where that is not known or has none. */
+/* The module's path in the folder of the program; 0 where that is not known or has
+ * none. */
 static int path_beside_program(char *path, size_t bytes)
 {
     ssize_t length = readlink("/proc/self/exe", path, bytes - 1);

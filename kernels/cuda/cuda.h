@@ -3,16 +3,16 @@
  * Owns:  the module, once it is loaded, until the program ends.
  *
  * The module is loaded only when a GPU is asked for: a program on a machine without CUDA
- * starts as fast as ever and needs none of its libraries, and one that lacks a library says
- * which. */
+ * starts as fast as ever and needs none of its libraries, and one that lacks a library
+ * says which. */
 #ifndef KERNELS_CUDA_CUDA_H
 #define KERNELS_CUDA_CUDA_H
 
 #include "kernels/device.h"
 
-/* Fills device->name, ->ops, ->backend, ->channel_multiple, ->steps_ahead, ->rank, ->world
- * and ->description for GPU `index`, or returns STATUS_ENVIRONMENT with the reason and what
- * to do. */
+/* Fills device->name, ->ops, ->backend, ->channel_multiple, ->steps_ahead, ->rank,
+ * ->world and ->description for GPU `index`, or returns STATUS_ENVIRONMENT with the
+ * reason and what to do. */
 enum status cuda_open(struct device *device, int index,
                       const struct device_options *options);
 void cuda_close(struct device *device);
@@ -20,7 +20,8 @@ void cuda_close(struct device *device);
 /* A new NCCL id. */
 enum status cuda_group_id(unsigned char id[DEVICE_GROUP_ID]);
 
-/* GPUs of this machine that the driver shows to this process; 0 where anything is missing. */
+/* GPUs of this machine that the driver shows to this process; 0 where anything is
+ * missing. */
 int cuda_count(void);
 
 /* Whether there is an NVIDIA driver at all: elsewhere nobody expects a GPU to be used. */

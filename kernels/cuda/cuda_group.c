@@ -1,11 +1,11 @@
-/* cuda_group.c - several GPUs that train one run, by NCCL. Loaded only when there is a group:
- * a run on one GPU needs no NCCL.
+/* cuda_group.c - several GPUs that train one run, by NCCL. Loaded only when there is a
+ * group: a run on one GPU needs no NCCL.
  *
- * Calls are queued in the device's stream and captured with it. A rank that is lost would let
- * the others wait for ever; so the host never waits blindly while there is a group, but asks
- * NCCL for its state, and aborts the communicator when it has failed. NCCL itself does not
- * let go of a communicator while a graph lives that has captured a call to it: so the graphs
- * go first. */
+ * Calls are queued in the device's stream and captured with it. A rank that is lost would
+ * let the others wait for ever; so the host never waits blindly while there is a group,
+ * but asks NCCL for its state, and aborts the communicator when it has failed. NCCL
+ * itself does not let go of a communicator while a graph lives that has captured a call
+ * to it: so the graphs go first. */
 #include <dlfcn.h>
 #include <nccl.h>
 #include <pthread.h>

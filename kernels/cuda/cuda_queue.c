@@ -1,8 +1,9 @@
 /* cuda_queue.c - marks, lanes, and work that is recorded once and replayed.
  *
- * Work is captured from its second call on: the first one runs as it comes, so that whatever
- * libraries set up on first use (kernels loaded, workspaces chosen) is there before. A
- * capture is of this thread alone: other threads may talk to the GPU meanwhile. */
+ * Work is captured from its second call on: the first one runs as it comes, so that
+ * whatever libraries set up on first use (kernels loaded, workspaces chosen) is there
+ * before. A capture is of this thread alone: other threads may talk to the GPU
+ * meanwhile. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* module.c - what the program finds under the name `twinscale_cuda`: one GPU's queue, with
- * its libraries, opened, described and closed. Every sentence that a user can meet before
- * the first step stands here. */
+/* module.c - what the program finds under the name `twinscale_cuda`: one GPU's queue,
+ * with its libraries, opened, described and closed. Every sentence that a user can meet
+ * before the first step stands here. */
 #include "kernels/cuda/module.h"
 
 #include <cublas_v2.h>
@@ -197,7 +197,8 @@ static enum status open_libraries(struct cuda_backend *backend)
     return STATUS_OK;
 }
 
-/* Sets `device` up on backend->index; what is there is released by cuda_close_backend(). */
+/* Sets `device` up on backend->index; what is there is released by
+ * cuda_close_backend(). */
 static enum status open_queue(struct device *device, struct cuda_backend *backend)
 {
     device->backend = backend;

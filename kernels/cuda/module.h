@@ -10,13 +10,13 @@
 enum status cuda_open_lane(struct device *lane, struct device *device);
 void cuda_close_backend(struct device *device);
 
-/* Makes the GPU of `device` that of the calling thread; 0, and a fault, if that fails. Every
- * thread begins with GPU 0, and kernels go to no other's queue. Called by all that a thread
- * does first: memory and queue. */
+/* Makes the GPU of `device` that of the calling thread; 0, and a fault, if that fails.
+ * Every thread begins with GPU 0, and kernels go to no other's queue. Called by all that
+ * a thread does first: memory and queue. */
 int cuda_select(struct device *device);
 
-/* Destroys every recorded graph of the queue; one that runs ends first. Their repeats stay,
- * to be forgotten. */
+/* Destroys every recorded graph of the queue; one that runs ends first. Their repeats
+ * stay, to be forgotten. */
 void cuda_drop_graphs(struct device *device);
 
 /* ---- cuda_group.c ---------------------------------------------------------------- */
@@ -28,8 +28,8 @@ enum status cuda_make_group_id(unsigned char id[DEVICE_GROUP_ID]);
 enum status cuda_group_join(struct device *device);
 void cuda_group_leave(struct device *device);
 
-/* Waits for `event`, and looks meanwhile whether NCCL has lost a rank: then it is a fault,
- * and nobody waits for ever. */
+/* Waits for `event`, and looks meanwhile whether NCCL has lost a rank: then it is a
+ * fault, and nobody waits for ever. */
 void cuda_group_wait(struct device *device, cudaEvent_t event);
 
 /* Waits for all that is queued, in that way where there is a group. */

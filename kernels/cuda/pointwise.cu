@@ -1,5 +1,5 @@
-/* pointwise.cu - activations by themselves, casts, sums of tensors, bias gradients and sums
- * of arrays. */
+/* pointwise.cu - activations by themselves, casts, sums of tensors, bias gradients and
+ * sums of arrays. */
 #include <cuda_runtime.h>
 
 #include <cuda_bf16.h>

@@ -1,5 +1,6 @@
 /* scaler.cu - one scale for two optimizers, what an overflow means to others, clipping.
- * The rules themselves are scaler_state.h's; one thread runs them where the state lives. */
+ * The rules themselves are scaler_state.h's; one thread runs them where the state
+ * lives. */
 #include <cuda_runtime.h>
 
 #include <cuda_bf16.h>

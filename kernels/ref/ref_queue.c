@@ -1,4 +1,5 @@
-/* ref_queue.c - the queue and the group of a device that does everything at once, alone. */
+/* ref_queue.c - the queue and the group of a device that does everything at once,
+ * alone. */
 #include <string.h>
 
 #include "kernels/ref/ref.h"

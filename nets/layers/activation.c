@@ -1,7 +1,8 @@
 /* activation.c - ReLU, leaky ReLU and tanh, pointwise.
  *
  *   y = act(x),  dx = dy*act',  tangent of y = act' * that of x;  act' from the output y
- * Where another node computes it (fused_into), or undoes it, nothing is left to do here. */
+ * Where another node computes it (fused_into), or undoes it, nothing is left to do
+ * here. */
 #include "nets/layers/kinds.h"
 #include "nets/layers/layers.h"
 

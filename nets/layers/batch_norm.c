@@ -2,8 +2,8 @@
  *
  *   y = act(gamma*xhat + beta),  xhat = (x - mean)/sqrt(var + eps), over n,h,w per channel
  *   dbeta = sum dz,  dgamma = sum dz*xhat,  dz = dy*act'
- * kernels/ops.h has the formulas of each op. In NET_EVAL mean and var are the running ones,
- * which advance after a finite forward pass of NET_TRAIN.
+ * kernels/ops.h has the formulas of each op. In NET_EVAL mean and var are the running
+ * ones, which advance after a finite forward pass of NET_TRAIN.
  * Source: Ioffe and Szegedy 2015, arXiv:1502.03167. */
 #include "nets/layers/kinds.h"
 #include "nets/layers/layers.h"
@@ -94,9 +94,9 @@ static void norm_dgrad(struct net *net, struct node *node, const struct tensor *
                   dx[0]);
 }
 
-// The sums that dgrad has just made are the gradients. Synced, every rank holds the same sums
-// of all ranks, and gradients are summed over the ranks afterwards: only the first rank gives
-// its own.
+// The sums that dgrad has just made are the gradients. Synced, every rank holds the same
+// sums of all ranks, and gradients are summed over the ranks afterwards: only the first
+// rank gives its own.
 static void add_sum(struct net *net, float *grad, const float *sum, size_t channels,
                     int accumulates)
 {

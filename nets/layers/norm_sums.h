@@ -1,4 +1,5 @@
-/* norm_sums.h - where a batch norm reads the sums of its input, for the kind that makes them. */
+/* norm_sums.h - where a batch norm reads the sums of its input, for the kind that makes
+ * them. */
 #ifndef NETS_LAYERS_NORM_SUMS_H
 #define NETS_LAYERS_NORM_SUMS_H
 

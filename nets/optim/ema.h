@@ -4,7 +4,8 @@
  *
  *   ema = ema*decay + params*(1 - decay),   decay = 0.5^(batch / half-life in images)
  * where the half-life is min(half_life_kimg*1000, images_seen*rampup).
- * Source: Karras et al. 2020 (StyleGAN2-ADA) for the half-life in images and its ramp-up. */
+ * Source: Karras et al. 2020 (StyleGAN2-ADA) for the half-life in images and its
+ * ramp-up. */
 #ifndef NETS_EMA_H
 #define NETS_EMA_H
 

@@ -1,7 +1,7 @@
 /* killer.c - the program, killed at the Nth call that changes what is on the disk.
  *
- * TWINSCALE_KILL_AT is N; without it nothing is killed, and TWINSCALE_CALLS names a file that
- * receives the number of calls. Linked with --wrap for each function below. */
+ * TWINSCALE_KILL_AT is N; without it nothing is killed, and TWINSCALE_CALLS names a file
+ * that receives the number of calls. Linked with --wrap for each function below. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
 
 #include "app/record/checkpoint.h"
 
-/* A DCGAN-32 that takes milliseconds a step: 16 images of builtin:shapes. Its scales start
- * low enough that only planted overflows happen. */
+/* A DCGAN-32 that takes milliseconds a step: 16 images of builtin:shapes. Its scales
+ * start low enough that only planted overflows happen. */
 #define SMALL_RUN                                                                \
     "--data builtin:shapes --resolution 32 --g-width 8 --d-width 8 --latent 16 " \
     "--batch 16 --seed 3 --preview off --keep 0 --grid 4x4 "                     \
@@ -29,8 +29,8 @@ int twinscale(char *text, size_t bytes, const char *format, ...)
 /* Fails the test, with the program's output, unless it exits with 0. */
 void twinscale_must(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Fails the test, with the program's output, unless it exits with `code` and says one line,
- * with `words` in it. */
+/* Fails the test, with the program's output, unless it exits with `code` and says one
+ * line, with `words` in it. */
 void twinscale_refuses(int code, const char *words, const char *arguments);
 
 /* The only run folder in `out`; valid until the next call. */
@@ -45,14 +45,15 @@ void digest_of(const char *source, char text[32]);
 /* Mean of `key` over all ticks of the run's stats.jsonl from number `first` on. */
 double mean_of(const char *run, const char *key, int first);
 
-/* The largest |a - b| over all elements of all tensors of the newest checkpoints of two run
- * folders, relative to the largest |b| of its tensor. */
+/* The largest |a - b| over all elements of all tensors of the newest checkpoints of two
+ * run folders, relative to the largest |b| of its tensor. */
 double run_difference(const char *a, const char *b);
 
 /* Lines of a file of the run that have `words`. */
 int lines_with(const char *run, const char *file, const char *words);
 
-/* What the run's events.jsonl says of its scales, one line an event: "skip G 3 1024 512". */
+/* What the run's events.jsonl says of its scales, one line an event: "skip G 3 1024
+ * 512". */
 const char *scale_events(const char *run, char *text, size_t bytes);
 
 #endif

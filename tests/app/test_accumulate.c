@@ -1,9 +1,9 @@
 /* test_accumulate.c - several batches that make one optimizer step are one large batch.
  *
- * The linker puts the networks of this file in the place of the DCGANs: they have no batch
- * norm, whose statistics are those of each batch. The random numbers are in their place
- * too: here a latent depends on its number within the run alone, so that two batches of 8
- * are the same as one of 16. */
+ * The linker puts the networks of this file in the place of the DCGANs: they have no
+ * batch norm, whose statistics are those of each batch. The random numbers are in their
+ * place too: here a latent depends on its number within the run alone, so that two
+ * batches of 8 are the same as one of 16. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

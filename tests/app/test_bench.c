@@ -1,5 +1,5 @@
-/* test_bench.c - `twinscale bench`: the numbers it tells, in whole runs of the program, and the
- * sentences where it cannot. */
+/* test_bench.c - `twinscale bench`: the numbers it tells, in whole runs of the program,
+ * and the sentences where it cannot. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -193,7 +193,8 @@ static void test_where_nothing_overflows_all_scalers_train_the_same(void **state
     double diversity = number(object, "off", "diversity", NULL);
     assert_true(g > 0.0 && d > 0.0 && diversity > 0.0 && diversity < 0.5);
     for (size_t i = 0; i < sizeof scalers / sizeof *scalers; i++) {
-        // Scales of powers of two change no bit in f32; only per-loss adds in another order.
+        // Scales of powers of two change no bit in f32; only per-loss adds in another
+        // order.
         double room = strcmp(scalers[i], "per-loss") == 0 ? 1e-3 : 0.0;
         assert_true(fabs(number(object, scalers[i], "loss", "G") - g) <= room);
         assert_true(fabs(number(object, scalers[i], "loss", "D") - d) <= room);

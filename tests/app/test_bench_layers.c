@@ -1,5 +1,5 @@
-/* test_bench_layers.c - `twinscale bench layers`: its rows, what they are measured by, and
- * what the environment changes. */
+/* test_bench_layers.c - `twinscale bench layers`: its rows, what they are measured by,
+ * and what the environment changes. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* test_change.c - settings changed between two steps: what is applied, kept and refused. */
+/* test_change.c - settings changed between two steps: what is applied, kept and
+ * refused. */
 #include "app/live/change.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* test_checkpoint.c - what a snapshot keeps, and that its digest covers all of it: every test
- * that finds two digests equal rests on this. */
+/* test_checkpoint.c - what a snapshot keeps, and that its digest covers all of it: every
+ * test that finds two digests equal rests on this. */
 #include "app/record/checkpoint.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* test_checkpoint_json.c - what a checkpoint holds is checked, field by field and tensor by tensor,
- * whatever its checksum says. */
+/* test_checkpoint_json.c - what a checkpoint holds is checked, field by field and tensor
+ * by tensor, whatever its checksum says. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

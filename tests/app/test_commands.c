@@ -233,7 +233,8 @@ static void copy_run_with_fifo(const char *name, const char *fifo)
                      0);
 }
 
-/* 0.096 and 0.032 are whole steps of 16 images, and 0.1 is not: its step ends at 0.112. */
+/* 0.096 and 0.032 are whole steps of 16 images, and 0.1 is not: its step ends at
+ * 0.112. */
 static void test_files_are_named_after_the_mark_and_say_where_the_run_was(void **state)
 {
     (void)state;
@@ -277,8 +278,8 @@ static void test_a_snapshot_that_was_asked_for_is_logged_once(void **state)
         fail_msg("exit %d: %s", code, text);
 }
 
-/* The whole run folder is removed while the run trains, in as many tries as it takes: a log
- * that is removed alone is opened anew. */
+/* The whole run folder is removed while the run trains, in as many tries as it takes: a
+ * log that is removed alone is opened anew. */
 static void test_no_result_is_named_that_is_not_there(void **state)
 {
     (void)state;

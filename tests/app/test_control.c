@@ -1,5 +1,5 @@
-/* test_control.c - `twinscale ctl` and its socket: the real program, runs that were killed,
- * long paths, silent clients. */
+/* test_control.c - `twinscale ctl` and its socket: the real program, runs that were
+ * killed, long paths, silent clients. */
 #include "app/live/control.h"
 
 #include <pthread.h>
@@ -30,7 +30,8 @@ static int leave(void **state)
 
 /* ---- the real program -------------------------------------------------------------- */
 
-// Starts a run in `out`, does `then` once it has stepped ($RUN, $T), and ends it by `signal`.
+// Starts a run in `out`, does `then` once it has stepped ($RUN, $T), and ends it by
+// `signal`.
 static int while_it_runs(char *text, size_t bytes, const char *flags, const char *then,
                          const char *signal)
 {
@@ -100,7 +101,8 @@ static void test_a_pause_holds_until_resume_and_stop_ends_with_a_snapshot(void *
 {
     (void)state;
     char text[16384];
-    // The loops end as soon as what they wait for is there; a run that hangs ends them at 12000.
+    // The loops end as soon as what they wait for is there; a run that hangs ends them at
+    // 12000.
     int code = while_it_runs(
         text, sizeof text, "",
         "\"$T\" ctl \"$RUN\" pause || exit 90; \"$T\" ctl \"$RUN\" pause || exit 91; "

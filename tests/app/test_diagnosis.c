@@ -1,4 +1,5 @@
-/* test_diagnosis.c - which cause an overflow is put down to, and what is said about it. */
+/* test_diagnosis.c - which cause an overflow is put down to, and what is said about
+ * it. */
 #include "app/recovery/diagnosis.h"
 
 #include <math.h>
@@ -50,7 +51,8 @@ static void test_gradients_that_no_scale_above_1_can_hold_are_to_blame(void **st
     assert_int_equal(overflow_cause(&facts), CAUSE_GRADIENTS);
     facts.scale = 256.0f;
     assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
-    // bf16 and f32 have a range in which neither is usual: a step at a scale of 1 decides it.
+    // bf16 and f32 have a range in which neither is usual: a step at a scale of 1 decides
+    // it.
     facts.is_half = 0;
     assert_int_equal(overflow_cause(&facts), CAUSE_UNKNOWN);
     facts.was_tried_at_one = 1;
@@ -101,7 +103,8 @@ static void test_nan_without_inf_is_invalid_where_the_forward_pass_has_it(void *
     facts.inf = 0;
     facts.nan = 3;
     assert_int_equal(overflow_cause(&facts), CAUSE_UNKNOWN);
-    // Where only the step's end is seen, inf - inf may have made it: an ordinary overflow.
+    // Where only the step's end is seen, inf - inf may have made it: an ordinary
+    // overflow.
     facts.may_hide_inf = 1;
     assert_int_equal(overflow_cause(&facts), CAUSE_SCALE);
     facts.may_hide_inf = 0;

@@ -1,5 +1,5 @@
-/* test_group_wire.c - messages between processes, over sockets that take and give a few bytes
- * at a time, are interrupted, speak another language, or end. */
+/* test_group_wire.c - messages between processes, over sockets that take and give a few
+ * bytes at a time, are interrupted, speak another language, or end. */
 #include "app/ranks/group_wire.h"
 
 #include <errno.h>
@@ -9,7 +9,8 @@
 
 #include "tests/support/support.h"
 
-/* ---- a slow socket: the linker puts these before the C library's -------------------- */
+/* ---- a slow socket: the linker puts these before the C library's
+ * -------------------- */
 
 enum { MOST = 5 };
 static int is_slow, calls;

@@ -1,4 +1,5 @@
-/* test_guard.c - planted faults of every kind, and what a run does in an overflow storm. */
+/* test_guard.c - planted faults of every kind, and what a run does in an overflow
+ * storm. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,7 +270,8 @@ static void test_a_scale_stays_one_that_can_be_divided_by(void **state)
                      1);
     assert_int_equal(twinscale(text, sizeof text, "info '%s'", run_of("a")), 0);
     assert_non_null(strstr(text, "scale 2^-126"));
-    // Both steps after the faults were taken: gradients that fade at such a scale are finite.
+    // Both steps after the faults were taken: gradients that fade at such a scale are
+    // finite.
     assert_non_null(strstr(text, "skipped 16 of 20"));
 }
 
@@ -383,8 +385,8 @@ static void test_every_topology_goes_back_and_goes_on(void **state)
 
 /* ---- f32 ------------------------------------------------------------------------- */
 
-/* 60000 in G's image makes the gradient before its tanh overflow at any scale above 0.2: two
- * steps are a storm. */
+/* 60000 in G's image makes the gradient before its tanh overflow at any scale above 0.2:
+ * two steps are a storm. */
 #define HUGE_IMAGE "--inject g:5-:huge-activation --max-skips 2 "
 #define MENDED HUGE_IMAGE "--on-overflow-storm fp32-layer --snap 0.064 "
 

@@ -1,4 +1,5 @@
-/* test_history_note.c - what is said of a mark, and how notes are kept beside the curves. */
+/* test_history_note.c - what is said of a mark, and how notes are kept beside the
+ * curves. */
 #include "app/view/history_note.h"
 
 #include <jansson.h>

@@ -88,7 +88,8 @@ static void test_the_curves_of_a_run_come_back_from_its_logs(void **state)
     remove_folder(folder);
 }
 
-/* Numbers that no counter holds, in logs that were edited: casts of them have no value. */
+/* Numbers that no counter holds, in logs that were edited: casts of them have no
+ * value. */
 static void test_counters_out_of_range_are_not_taken_from_the_logs(void **state)
 {
     (void)state;

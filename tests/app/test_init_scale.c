@@ -1,5 +1,5 @@
-/* test_init_scale.c - `init-scale auto`: what is found is the largest that is good, and nothing
- * else of the search stays in the run. */
+/* test_init_scale.c - `init-scale auto`: what is found is the largest that is good, and
+ * nothing else of the search stays in the run. */
 #include "app/recovery/init_scale.h"
 
 #include <math.h>
@@ -46,8 +46,8 @@ static float scale_now(const struct grad_scaler *scaler)
 
 /* ---- that it is right ------------------------------------------------------------ */
 
-// Optimizer steps of the first step, of what has the scale, that overflow at 2^exponent. D
-// does not learn, so that G's first step is on the D that the search has seen.
+// Optimizer steps of the first step, of what has the scale, that overflow at 2^exponent.
+// D does not learn, so that G's first step is on the D that the search has seen.
 static int overflows_at(const struct config *config, const struct found_scale *found,
                         int exponent)
 {

@@ -1,6 +1,7 @@
-/* test_instruction_sets.c - whole runs under each instruction set that this CPU has: AVX2 and
- * AVX-512 give the same bytes, with dot products of bf16 pairs too wherever nothing is bf16,
- * and each on any number of threads. Plain C rounds a multiply-add twice and stands alone. */
+/* test_instruction_sets.c - whole runs under each instruction set that this CPU has: AVX2
+ * and AVX-512 give the same bytes, with dot products of bf16 pairs too wherever nothing
+ * is bf16, and each on any number of threads. Plain C rounds a multiply-add twice and
+ * stands alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

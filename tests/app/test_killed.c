@@ -1,4 +1,5 @@
-/* test_killed.c - a run that is killed at any moment near its end is finished by a resume. */
+/* test_killed.c - a run that is killed at any moment near its end is finished by a
+ * resume. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,8 +76,8 @@ static void assert_is_whole(const char *run, int at)
                      lines_with(whole, "stats.jsonl", "Progress/tick"));
 }
 
-/* Kills a run at its call number `at`, resumes it, and looks at what is there. 1 if the last
- * snapshot was there before the resume, 0 if not, -1 if the run had ended before. */
+/* Kills a run at its call number `at`, resumes it, and looks at what is there. 1 if the
+ * last snapshot was there before the resume, 0 if not, -1 if the run had ended before. */
 static int kill_and_resume(int at)
 {
     char text[8192], place[64], runs[600], run[1024], variables[64], arguments[1200];

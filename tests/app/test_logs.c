@@ -1,4 +1,5 @@
-/* test_logs.c - what a run's logs hold, line by line, for those who read them by program. */
+/* test_logs.c - what a run's logs hold, line by line, for those who read them by
+ * program. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

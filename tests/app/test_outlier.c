@@ -1,4 +1,5 @@
-/* test_outlier.c - one image unlike the others is found where there is one, and only there. */
+/* test_outlier.c - one image unlike the others is found where there is one, and only
+ * there. */
 #include "app/recovery/outlier.h"
 
 #include <jansson.h>
@@ -82,8 +83,8 @@ static int is_quiet(const struct live *live)
            live->report.quiet_steps[ROLE_D] >= INTERVAL / OUTLIER_QUIET;
 }
 
-/* Until D's scale has found its plateau, has come back to what a whole interval was good at,
- * and has been quiet there. */
+/* Until D's scale has found its plateau, has come back to what a whole interval was good
+ * at, and has been quiet there. */
 static void settle(struct live *live)
 {
     for (int i = 0; i < 120 || !is_quiet(live); i++) {

@@ -525,9 +525,9 @@ static void test_a_usual_loss_or_a_short_excursion_is_not_warned_of(void **state
 
 /* ---- storms ---------------------------------------------------------------------- */
 
-/* 60000 in G's image overflows the gradient before its tanh at G's scale of 2^13 and also at
- * an eighth of it, while steps without it are good up to four times that: what is a storm does
- * not depend on how a CPU rounds. */
+/* 60000 in G's image overflows the gradient before its tanh at G's scale of 2^13 and also
+ * at an eighth of it, while steps without it are good up to four times that: what is a
+ * storm does not depend on how a CPU rounds. */
 static struct config storm_config(void)
 {
     struct config config = live_config();

@@ -1,4 +1,5 @@
-/* test_precisions.c - runs whose networks and layers differ in type, and what is told of it. */
+/* test_precisions.c - runs whose networks and layers differ in type, and what is told of
+ * it. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,7 +177,8 @@ static void test_a_run_with_f32_layers_resumes_to_the_same_bytes(void **state)
 static void test_statistics_of_layers_work_where_types_differ(void **state)
 {
     (void)state;
-    // Each probed step compares a half run with its f32 reference, row by row, and changes nothing.
+    // Each probed step compares a half run with its f32 reference, row by row, and
+    // changes nothing.
     assert_same_run("--fp32-layers d.conv2,g.act1 --g-precision bf16",
                     "--fp32-layers d.conv2,g.act1 --g-precision bf16 --grad-stats 2");
 }
@@ -286,7 +288,8 @@ static void test_samples_in_half_are_close_to_those_in_f32(void **state)
     double f16 = psnr_of(run, "fp16"), bf16 = psnr_of(run, "bf16");
     assert_true(f16 > 50.0 && f16 < 1e9);
     assert_true(bf16 > 35.0 && bf16 < f16);
-    // Without the flag the images are those of the run, and f32 is f32: nothing is compared.
+    // Without the flag the images are those of the run, and f32 is f32: nothing is
+    // compared.
     static const char *const others[] = {"", "--precision fp32"};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(twinscale(text, sizeof text, "sample '%s' %s -o '%s/y%d.png'",

@@ -139,8 +139,8 @@ static void test_an_overflow_in_every_step_ends_the_run_with_its_reason(void **s
 }
 
 /* stylegan2-pytorch#100: a NaN that is there whatever the scale halves it from 65536 to 2
- * and below 1 "forever". Here the run ends after K skips, and says what no scale can mend:
- * NaN in the gradients alone, or in the forward pass already. */
+ * and below 1 "forever". Here the run ends after K skips, and says what no scale can
+ * mend: NaN in the gradients alone, or in the forward pass already. */
 static void test_a_nan_at_every_scale_is_told_from_an_overflow(void **state)
 {
     (void)state;
@@ -157,8 +157,9 @@ static void test_a_nan_at_every_scale_is_told_from_an_overflow(void **state)
     assert_int_equal(lines_with(run, "events.jsonl", "\"forward_finite\":true"), 0);
 }
 
-/* apex#318, #834, #715: the scale falls to 1e-294, to 0, or differs between ranks. Here the
- * ranks share what each has found, so their scales stay the same, and none below 2^-126. */
+/* apex#318, #834, #715: the scale falls to 1e-294, to 0, or differs between ranks. Here
+ * the ranks share what each has found, so their scales stay the same, and none below
+ * 2^-126. */
 static void test_ranks_keep_one_scale_that_has_an_inverse(void **state)
 {
     (void)state;
@@ -179,8 +180,9 @@ static void test_ranks_keep_one_scale_that_has_an_inverse(void **state)
     assert_int_equal(facts_of(run_of("ranks")).scaler[ROLE_G].skipped, 0);
 }
 
-/* apex#864: "gradient overflow, reducing to 262144" every 2000 steps is taken for a fault.
- * It is how a scale finds its place: here it is told as a skip, never as a warning. */
+/* apex#864: "gradient overflow, reducing to 262144" every 2000 steps is taken for a
+ * fault. It is how a scale finds its place: here it is told as a skip, never as a
+ * warning. */
 static void test_the_saw_tooth_beyond_the_plateau_is_no_warning(void **state)
 {
     (void)state;
@@ -238,9 +240,10 @@ static void test_one_overflow_is_one_skip(void **state)
     }
 }
 
-/* lightweight-gan#92, gigagan#40, #60: "NaN detected, loading from checkpoint" without end,
- * for what is loaded meets the same NaN again. Here each return has half the scale and
- * other data, and after N of them the run is given up; what passes by, it leaves behind. */
+/* lightweight-gan#92, gigagan#40, #60: "NaN detected, loading from checkpoint" without
+ * end, for what is loaded meets the same NaN again. Here each return has half the scale
+ * and other data, and after N of them the run is given up; what passes by, it leaves
+ * behind. */
 static void test_going_back_ends_after_n_times_or_in_a_finished_run(void **state)
 {
     (void)state;
@@ -262,10 +265,10 @@ static void test_going_back_ends_after_n_times_or_in_a_finished_run(void **state
     assert_saved_at(run, 30);
 }
 
-/* tensorflow#48662: a gradient penalty of D in mixed precision makes the one, global scale
- * fall to 1. There is no penalty here; what it did - D alone overflows, again and again -
- * is planted. D's own scale falls; G's stays where it was, as it does not with one scale
- * for both. */
+/* tensorflow#48662: a gradient penalty of D in mixed precision makes the one, global
+ * scale fall to 1. There is no penalty here; what it did - D alone overflows, again and
+ * again - is planted. D's own scale falls; G's stays where it was, as it does not with
+ * one scale for both. */
 static void test_overflows_of_d_alone_do_not_lower_gs_scale(void **state)
 {
     (void)state;
@@ -282,7 +285,8 @@ static void test_overflows_of_d_alone_do_not_lower_gs_scale(void **state)
 }
 
 /* pytorch#40497: NaN after epochs of training although a scaler was used, and no word of
- * where. Here the first tensor that was not finite is named, and the weights are whole. */
+ * where. Here the first tensor that was not finite is named, and the weights are
+ * whole. */
 static void test_a_nan_after_epochs_is_traced_to_its_tensor(void **state)
 {
     (void)state;

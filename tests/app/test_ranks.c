@@ -96,7 +96,8 @@ static void test_a_resumed_run_of_ranks_is_the_run_never_stopped(void **state)
     assert_int_equal(times(text, "ranks "), 0);
 }
 
-/* What the checkpoint at the end says, for which the scalers of all ranks were compared. */
+/* What the checkpoint at the end says, for which the scalers of all ranks were
+ * compared. */
 static struct checkpoint_facts assert_skipped(const char *run, int64_t steps, int64_t d,
                                               int64_t g)
 {
@@ -120,7 +121,8 @@ static void test_an_overflow_on_the_last_rank_makes_all_skip(void **state)
 static void test_all_ranks_find_one_scale_to_begin_with(void **state)
 {
     (void)state;
-    // Every checkpoint compares the scalers of all ranks, the first before the first step.
+    // Every checkpoint compares the scalers of all ranks, the first before the first
+    // step.
     char text[8192];
     must(ranks(text, sizeof text, "",
                RUN "--out '%s' --gpus 2 --kimg 0.096 --g-init-scale auto --d-init-scale "

@@ -1,4 +1,5 @@
-/* test_regular_file.c - what is not a regular file is refused at once, and never waited for. */
+/* test_regular_file.c - what is not a regular file is refused at once, and never waited
+ * for. */
 #include "tests/support/support.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* test_reports.c - faults that users of other trainers have reported, and what this program
- * does instead. */
+/* test_reports.c - faults that users of other trainers have reported, and what this
+ * program does instead. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,8 @@ static void test_a_resume_from_an_older_snapshot_never_goes_back_in_the_logs(voi
     char run[1024];
     snprintf(run, sizeof run, "%s", run_in(out));
     twinscale_must("train --resume '%s/snapshot-000000.160.safetensors'", run);
-    // Steps in stats.jsonl and events.jsonl only rise, and the curves' future is kept aside.
+    // Steps in stats.jsonl and events.jsonl only rise, and the curves' future is kept
+    // aside.
     assert_int_equal(
         run_command(
             text, sizeof text,
@@ -101,8 +102,9 @@ static void test_a_resumed_run_logs_what_the_straight_one_did(void **state)
 {
     (void)state;
     char text[4096], broken[600], straight[600], a[32], b[32];
-    // D skips step 3 and grows again 12 good steps later, G grows after 15: both growths come
-    // at step 15 only if scale and tracker survive the end of the first part at step 10.
+    // D skips step 3 and grows again 12 good steps later, G grows after 15: both growths
+    // come at step 15 only if scale and tracker survive the end of the first part at step
+    // 10.
     const char *both = "--tick 0.032 --mirror --inject d:3:inf --g-growth-interval 15 "
                        "--d-growth-interval 12";
     snprintf(broken, sizeof broken, "%s/broken", out);

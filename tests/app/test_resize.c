@@ -236,8 +236,8 @@ static void test_channels_are_changed_as_documented(void **state)
     }
 }
 
-// From 3 pixels to 2, the middle of the second lies on the edge between both: it belongs to
-// the first, as in Pillow.
+// From 3 pixels to 2, the middle of the second lies on the edge between both: it belongs
+// to the first, as in Pillow.
 static void test_a_pixel_on_the_edge_of_two_areas_belongs_to_the_first(void **state)
 {
     (void)state;

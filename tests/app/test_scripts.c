@@ -1,6 +1,6 @@
-/* The shell scripts, run in a copy of their folders with blanks, a quote and a dollar in its
- * path, where apt-get, cmake, ctest and their like are small programs that write down how they
- * were called. */
+/* The shell scripts, run in a copy of their folders with blanks, a quote and a dollar in
+ * its path, where apt-get, cmake, ctest and their like are small programs that write down
+ * how they were called. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

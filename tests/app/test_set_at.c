@@ -1,4 +1,5 @@
-/* test_set_at.c - `--set-at`: each change comes once, at its kimg, however the run gets there. */
+/* test_set_at.c - `--set-at`: each change comes once, at its kimg, however the run gets
+ * there. */
 #include "app/live/set_at.h"
 
 #include <stdio.h>

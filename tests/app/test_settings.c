@@ -1,6 +1,6 @@
-/* test_settings.c - every setting that a trainer is built from arrives where it acts, for each
- * network by itself. The linker puts device_open_with() of this file before the product's, so
- * that what only a GPU heeds can be seen too. */
+/* test_settings.c - every setting that a trainer is built from arrives where it acts, for
+ * each network by itself. The linker puts device_open_with() of this file before the
+ * product's, so that what only a GPU heeds can be seen too. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* test_signals.c - what each signal does to the program, in set-up and while it trains. */
+/* test_signals.c - what each signal does to the program, in set-up and while it
+ * trains. */
 #include <pty.h>
 #include <signal.h>
 #include <stdio.h>
@@ -173,7 +174,8 @@ static void make_slow_data(void)
          0, text);
 }
 
-// $OUT is not made and nothing else either; the program is ended while it does `arguments`.
+// $OUT is not made and nothing else either; the program is ended while it does
+// `arguments`.
 static void expect_end_in_set_up(const char *arguments)
 {
     char script[2048], text[8192];

@@ -151,8 +151,8 @@ static void test_a_snapshot_without_the_scaler_of_a_loss_is_refused(void **state
     remove_folder(folder);
 }
 
-/* D's two gradients are added after the scale is taken out of them; where it is a power of
- * two, that rounds nothing. */
+/* D's two gradients are added after the scale is taken out of them; where it is a power
+ * of two, that rounds nothing. */
 static void test_a_scale_per_loss_makes_the_same_gradients(void **state)
 {
     (void)state;

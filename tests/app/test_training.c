@@ -36,7 +36,8 @@ static void test_d_beats_chance_and_g_answers(void **state)
     assert_true(mean_of(run, "Loss/D/loss", 1) < 1.3);
 }
 
-// Of logits with this mean: the least that their mean loss can be, by Jensen's inequality.
+// Of logits with this mean: the least that their mean loss can be, by Jensen's
+// inequality.
 static double least_loss(double score, double target)
 {
     return fmax(score, 0.0) - score * target + log1p(exp(-fabs(score)));
@@ -55,8 +56,8 @@ static void test_ds_loss_is_that_on_real_images_and_that_on_fakes(void **state)
     assert_true(mean_of(run, "Loss/G/loss", 0) > 0.1);
 }
 
-// 0.3 / 0.1 is a little below 3 in binary: the mark of 0.3 kimg must not be missed there, nor
-// come again a step later.
+// 0.3 / 0.1 is a little below 3 in binary: the mark of 0.3 kimg must not be missed there,
+// nor come again a step later.
 static void test_every_mark_of_kimg_comes_once(void **state)
 {
     (void)state;
@@ -223,7 +224,8 @@ static void test_more_d_steps_per_g_step_count_their_own_updates(void **state)
     assert_non_null(strstr(text, "skipped 0 of 30"));
 }
 
-// As ctl has it: init-scale has done its work, and what it was is no reason to refuse a limit.
+// As ctl has it: init-scale has done its work, and what it was is no reason to refuse a
+// limit.
 static void test_a_resume_takes_limits_on_the_other_side_of_init_scale(void **state)
 {
     (void)state;

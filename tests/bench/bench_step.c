@@ -1,17 +1,18 @@
-/* bench_step.c - what one whole training step takes, with everything in it: the batch, both
- * networks forward and backward, finite checks, both Adams, both scalers, the average.
+/* bench_step.c - what one whole training step takes, with everything in it: the batch,
+ * both networks forward and backward, finite checks, both Adams, both scalers, the
+ * average.
  *     bench_step STEPS PRESET SETTING...
  *     bench_step sample REPEATS PRESET SETTING...
  *     bench_step upkeep REPEATS PRESET SETTING...
- * The second form times the drawing of 64 images by a generator in place of a step: latents,
- * network, pixels. The third times what a step does beside its passes: gradients checked and
- * unscaled, both Adams with half copy and average, both rules, results read and reported.
- * SETTINGs are the program's own (--batch 128 --precision bf16 --device cuda:0 --no-graph).
- * Prints one JSON line with the median time of a step, or of what stands for it, the most
- * GFLOP/s that the device does in registers just then, and how far two cores are apart just
- * then (line_trip.h); 0: not known. Where the device works
- * while the host goes on, steps are timed in groups, since a single one has no end that the
- * host sees. */
+ * The second form times the drawing of 64 images by a generator in place of a step:
+ * latents, network, pixels. The third times what a step does beside its passes: gradients
+ * checked and unscaled, both Adams with half copy and average, both rules, results read
+ * and reported. SETTINGs are the program's own (--batch 128 --precision bf16 --device
+ * cuda:0 --no-graph). Prints one JSON line with the median time of a step, or of what
+ * stands for it, the most GFLOP/s that the device does in registers just then, and how
+ * far two cores are apart just then (line_trip.h); 0: not known. Where the device works
+ * while the host goes on, steps are timed in groups, since a single one has no end that
+ * the host sees. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,9 @@
 #include "kernels/ops.h"
 #include "tests/bench/line_trip.h"
 
-// What is recorded and replayed is recorded at the second step. That the others of WARM_UP
-// (steps, or groups of them) are not counted is a margin; what they wait for was not traced.
+// What is recorded and replayed is recorded at the second step. That the others of
+// WARM_UP (steps, or groups of them) are not counted is a margin; what they wait for was
+// not traced.
 enum { STEPS_MAX = 10000, WARM_UP = 6, GROUP = 10 };
 
 static int by_value(const void *a, const void *b)

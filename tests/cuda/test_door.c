@@ -1,6 +1,6 @@
-/* test_door.c - the way to the CUDA backend: what is said where the driver, the module or a
- * library is missing. A program of its own (open_gpu.c) is run in folders that hold only
- * some of them. */
+/* test_door.c - the way to the CUDA backend: what is said where the driver, the module or
+ * a library is missing. A program of its own (open_gpu.c) is run in folders that hold
+ * only some of them. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
-/* test_group.c - two ranks of the CUDA backend, each a process of its own, on a stand-in for
- * NCCL: sums over both, queued and replayed, and what the one says when the other is gone. */
+/* test_group.c - two ranks of the CUDA backend, each a process of its own, on a stand-in
+ * for NCCL: sums over both, queued and replayed, and what the one says when the other is
+ * gone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* test_train.c - the program as it is shipped, on stand-ins for a GPU: it trains, agrees with
- * the CPU, and says what is wrong when it cannot. What the stand-ins are, and what they look
- * for, is told in tests/cuda/standins. */
+/* test_train.c - the program as it is shipped, on stand-ins for a GPU: it trains, agrees
+ * with the CPU, and says what is wrong when it cannot. What the stand-ins are, and what
+ * they look for, is told in tests/cuda/standins. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,8 @@ static int on_gpu(char *text, size_t bytes, const char *environment, const char 
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    // The plans are kept beside the build: made once, they serve every test and every run.
+    // The plans are kept beside the build: made once, they serve every test and every
+    // run.
     return run_command(text, bytes, "env XDG_CACHE_HOME='%s' %s %s '%s' %s", PLAN_CACHE,
                        ON_STANDINS, environment, TWINSCALE_PROGRAM, line);
 }

@@ -6,9 +6,9 @@
  *                                               where a cause is right in less than 95 %
  *
  * A case is a preset, narrow and with a small batch, in a situation that makes steps
- * overflow: natural ones, where nothing but rates and scales is unusual, and planted ones.
- * Every skip of D or G is one pair: what was said, and what truth.c found. A line of the
- * results is one case with its pairs counted. */
+ * overflow: natural ones, where nothing but rates and scales is unusual, and planted
+ * ones. Every skip of D or G is one pair: what was said, and what truth.c found. A line
+ * of the results is one case with its pairs counted. */
 #include <ftw.h>
 #include <jansson.h>
 #include <math.h>
@@ -216,8 +216,8 @@ static void plant_nan_weight(struct measured *run)
     net_params_changed(net);
 }
 
-// A convolution's outputs are far beyond 65504; none of its weights is. Not the one before G's
-// tanh, which takes any value back.
+// A convolution's outputs are far beyond 65504; none of its weights is. Not the one
+// before G's tanh, which takes any value back.
 static void plant_large_weights(struct measured *run)
 {
     struct net *net = &run->trainer.gan.net[draw(run, ROLES)];
@@ -242,9 +242,9 @@ static int weights_before(const struct net *net, int param)
     return param;
 }
 
-/* D's logits stay within f32's range, and gradients of the layer before the last do so only at
- * a scale below 1: batch norm undoes its small weights in the forward pass, and multiplies the
- * gradient by as much. */
+/* D's logits stay within f32's range, and gradients of the layer before the last do so
+ * only at a scale below 1: batch norm undoes its small weights in the forward pass, and
+ * multiplies the gradient by as much. */
 static void plant_large_gradients(struct measured *run)
 {
     struct net *net = &run->trainer.gan.net[ROLE_D];
@@ -258,7 +258,8 @@ static void plant_large_gradients(struct measured *run)
     net_params_changed(net);
 }
 
-// An image of the next batch becomes what G makes. True where D is at a scale that was good.
+// An image of the next batch becomes what G makes. True where D is at a scale that was
+// good.
 static int plant_image(struct measured *run)
 {
     struct trainer *trainer = &run->trainer;

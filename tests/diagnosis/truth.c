@@ -140,9 +140,9 @@ static int has_finite_logits(const struct trainer *other, int network)
 
 /* ---- the last batch -------------------------------------------------------------- */
 
-/* True when the last of several batches overflows by itself. With one batch the losses are not
- * divided by the number of them, so its scale is. G takes D's last batch first, and then the
- * others from the first on. */
+/* True when the last of several batches overflows by itself. With one batch the losses
+ * are not divided by the number of them, so its scale is. G takes D's last batch first,
+ * and then the others from the first on. */
 static int is_last_batch_bad(struct trainer *other, const struct trainer *trainer,
                              int network, double scale)
 {

@@ -1,9 +1,9 @@
 /* check_ops.c - every op of a device against ref, whose sums are in f64.
  *     check_ops DEVICE [--tf32 | --spoil]
- * Prints one JSON object a line: op, dtype, shape, err (relative L2), tol, ok; exits 1 when
- * one is not ok. Outputs begin as NaN, so what an op forgets to write is seen. For the GPU
- * acceptance run; with "cpu" it checks itself, and with --spoil, which makes the first
- * element of every result wrong, that it sees. */
+ * Prints one JSON object a line: op, dtype, shape, err (relative L2), tol, ok; exits 1
+ * when one is not ok. Outputs begin as NaN, so what an op forgets to write is seen. For
+ * the GPU acceptance run; with "cpu" it checks itself, and with --spoil, which makes the
+ * first element of every result wrong, that it sees. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@ static int failures, uses_tf32, spoils;
 
 /* ---- one tensor on both devices -------------------------------------------------- */
 
-/* The same values in ref's memory, without padding beyond the device's, and on the device. */
+/* The same values in ref's memory, without padding beyond the device's, and on the
+ * device. */
 struct pair {
     struct tensor ref, dev;
 };
@@ -79,8 +80,8 @@ static double tolerance(enum dtype dtype)
     return dtype == DTYPE_F16 ? 1.5e-3 : 1e-2;
 }
 
-/* Relative L2 distance over what the shape names; inf when one is NaN and the other is not,
- * or when the padding is not zero. */
+/* Relative L2 distance over what the shape names; inf when one is NaN and the other is
+ * not, or when the padding is not zero. */
 static void report(const char *op, struct pair *pair, enum dtype dtype, const char *shape)
 {
     const struct tensor *t = &pair->ref;

@@ -1,6 +1,8 @@
-/* conv_passes.h - one pass of a convolution in a test: operands, the call, what bounds it.
+/* conv_passes.h - one pass of a convolution in a test: operands, the call, what bounds
+ * it.
  * Owns:  nothing; tensors are on the heap, the caller frees them.
- * Usage: operands_of() -> fill -> run_pass() on ref and on a backend -> assert_within() with
+ * Usage: operands_of() -> fill -> run_pass() on ref and on a backend -> assert_within()
+ * with
  *        the bounds of magnitude_of(). */
 #ifndef TESTS_KERNELS_CONV_PASSES_H
 #define TESTS_KERNELS_CONV_PASSES_H

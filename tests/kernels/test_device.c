@@ -97,7 +97,8 @@ static void test_a_gpu_that_is_absent_is_an_environment_error(void **state)
     assert_non_null(strstr(status_message(), "cuda:7"));
 }
 
-/* 1 if this machine has an NVIDIA driver: then what there is to say depends on the rest. */
+/* 1 if this machine has an NVIDIA driver: then what there is to say depends on the
+ * rest. */
 static int has_driver(void)
 {
     return dlopen("libcuda.so.1", RTLD_LAZY) != NULL;

@@ -39,8 +39,8 @@ static const struct geometry geometries[] = {
     {1, 3, 3, 8, 5, 3, 2, 2}, // more padding than picture
     {2, 5, 5, 3, 1, 3, 4, 1},
     {1, 12, 11, 65, 9, 4, 2, 1},
-    // Rows of taps of 4, 8, 12 and 16 elements, that fill the panels of an instruction set or
-    // not; the widest line of windows that are copied together, and one beyond it.
+    // Rows of taps of 4, 8, 12 and 16 elements, that fill the panels of an instruction
+    // set or not; the widest line of windows that are copied together, and one beyond it.
     {2, 9, 8, 2, 5, 4, 2, 1},
     {2, 9, 8, 4, 6, 4, 2, 1},
     {2, 7, 6, 4, 5, 3, 1, 1},
@@ -50,8 +50,8 @@ static const struct geometry geometries[] = {
     {1, 4, 1022, 1, 3, 4, 2, 1},
     {1, 4, 1024, 1, 3, 4, 2, 1},
     {2, 5, 4, 5, 4, 1, 1, 1}, // dgrad's windows begin within the picture
-    // A picture's gradient where lines of taps overlap several times, or reach only some of
-    // its pixels.
+    // A picture's gradient where lines of taps overlap several times, or reach only some
+    // of its pixels.
     {2, 9, 7, 3, 8, 3, 1, 1},
     {2, 13, 11, 1, 4, 7, 1, 0},
     {2, 11, 12, 3, 6, 2, 5, 0},

@@ -1,5 +1,5 @@
-/* Batch norm, activations, casts, sums of tensors and of channels of every backend against
- * ref. */
+/* Batch norm, activations, casts, sums of tensors and of channels of every backend
+ * against ref. */
 #include "tests/kernels/backends.h"
 
 enum { CHANNELS_MAX = 304 }; // the largest shape's, padded to a multiple of 8

@@ -1,8 +1,8 @@
 /* Norms, clipping and what scalers tell each other, on every backend against ref. */
 #include "tests/kernels/backends.h"
 
-// With every tail of vectors of 4 and 8, some that are cut among threads, and some of more
-// parts than the CPU backend has partial sums.
+// With every tail of vectors of 4 and 8, some that are cut among threads, and some of
+// more parts than the CPU backend has partial sums.
 static const size_t sizes[] = {0,  1,  3,   4,    5,     8,     15,     16,     17,
                                31, 33, 100, 1000, 32769, 40000, 100001, 9000001};
 #define SIZES (sizeof sizes / sizeof sizes[0])

@@ -1,5 +1,5 @@
-/* Which algorithm each pass of a convolution takes, what the plan tells of it, and the peak
- * that it is measured by. */
+/* Which algorithm each pass of a convolution takes, what the plan tells of it, and the
+ * peak that it is measured by. */
 #include "tests/kernels/backends.h"
 
 struct row {

@@ -101,7 +101,8 @@ static void note_task(void *job, size_t task, int thread)
     usleep(50);
 }
 
-/* Tasks of a thread's own share come before those that it takes from others, and in order. */
+/* Tasks of a thread's own share come before those that it takes from others, and in
+ * order. */
 static void check_order(const struct order *order, int thread)
 {
     int first = order->tasks * thread / order->threads;

@@ -1,5 +1,5 @@
-/* The queue, lanes and groups of devices that do everything at once. A GPU's are tested in
- * tests/cuda. */
+/* The queue, lanes and groups of devices that do everything at once. A GPU's are tested
+ * in tests/cuda. */
 #include <string.h>
 
 #include "kernels/ops.h"

@@ -1,5 +1,6 @@
-/* Winograd, forced wherever the shape allows it, against ref and against the direct way, at
- * every instruction set: values, error, inf and NaN, threads, and what is chosen unforced. */
+/* Winograd, forced wherever the shape allows it, against ref and against the direct way,
+ * at every instruction set: values, error, inf and NaN, threads, and what is chosen
+ * unforced. */
 #include "kernels/cpu/cpu.h"
 #include "tests/kernels/conv_passes.h"
 
@@ -190,8 +191,8 @@ static void test_a_single_inf_or_nan_is_never_lost(void **state)
         }
 }
 
-/* Values of the size of the largest f32: whatever overflows on the way, ReLU must not make
- * a zero of it where ref has an infinity. */
+/* Values of the size of the largest f32: whatever overflows on the way, ReLU must not
+ * make a zero of it where ref has an infinity. */
 static void test_overflow_is_not_hidden_by_relu(void **state)
 {
     (void)state;

@@ -38,7 +38,8 @@ static inline double loss_of(struct net *net, const struct tensor *x,
 
 #define DIFFERENCE_STEP 4e-3f
 
-// What rounding the outputs to f32, a few times each on their way, can do to a difference.
+// What rounding the outputs to f32, a few times each on their way, can do to a
+// difference.
 static inline double difference_noise(struct net *net, const struct tensor *direction)
 {
     const float *y = net_output(net)->data, *w = direction->data;
@@ -72,7 +73,8 @@ static inline void check_element(struct net *net, const struct tensor *x,
                  want);
 }
 
-/* All of them, of a random loss: each twelfth of a parameter and of the input. Releases the net. */
+/* All of them, of a random loss: each twelfth of a parameter and of the input. Releases
+ * the net. */
 static inline void check_gradients(struct net *net, uint64_t seed)
 {
     struct tensor input;

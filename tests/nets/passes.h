@@ -1,5 +1,5 @@
-/* passes.h - the backward pass of a test: what it is asked for, in flags, at the net's own
- * places. */
+/* passes.h - the backward pass of a test: what it is asked for, in flags, at the net's
+ * own places. */
 #ifndef TESTS_NETS_PASSES_H
 #define TESTS_NETS_PASSES_H
 

@@ -1,5 +1,5 @@
-/* shared_device.h - one CPU device, of two threads, for all tests of a program: its group setup
- * and teardown. */
+/* shared_device.h - one CPU device, of two threads, for all tests of a program: its group
+ * setup and teardown. */
 #ifndef TESTS_NETS_SHARED_DEVICE_H
 #define TESTS_NETS_SHARED_DEVICE_H
 

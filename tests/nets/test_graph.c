@@ -1,5 +1,5 @@
-/* test_graph.c - nets that are no chains: planned, run and differentiated. Each of 500 random
- * graphs must give the bits of the same graph whose tensors share no memory. */
+/* test_graph.c - nets that are no chains: planned, run and differentiated. Each of 500
+ * random graphs must give the bits of the same graph whose tensors share no memory. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,8 @@ static int has_reader(const struct net *net, int node)
     return 0;
 }
 
-// One more layer that reads any nodes so far: all maps have one size, so that any two add up.
+// One more layer that reads any nodes so far: all maps have one size, so that any two add
+// up.
 static void add_random(struct net *net, struct dice *dice, const struct graph *graph)
 {
     char name[NET_NAME_MAX];

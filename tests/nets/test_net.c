@@ -108,7 +108,8 @@ static void test_leaky_relu_gradients_match_central_differences(void **state)
 
 /* ---- residual rows --------------------------------------------------------------- */
 
-/* What a residual row skips from decides what may be fused around it: every kind of it. */
+/* What a residual row skips from decides what may be fused around it: every kind of
+ * it. */
 static void add_skipped_row(struct net *net, int kind)
 {
     switch (kind) {
@@ -142,7 +143,8 @@ static void add_skipped_row(struct net *net, int kind)
 
 enum { SKIPPED_KINDS = 6 };
 
-/* The skipped row, a branch that begins in every way there is, and what may read the sum. */
+/* The skipped row, a branch that begins in every way there is, and what may read the
+ * sum. */
 static void add_residual_block(struct net *net, int kind, int begin, int is_narrow)
 {
     int row = net->node_count - 1;

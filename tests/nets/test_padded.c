@@ -14,7 +14,8 @@ static const struct dcgan_config sizes = {
 
 enum { BATCH = 3 };
 
-/* One network on a reference device that pads to `multiple`, after one pass down and up. */
+/* One network on a reference device that pads to `multiple`, after one pass down and
+ * up. */
 struct run {
     struct device *device;
     struct net net;

@@ -48,8 +48,8 @@ static void test_every_tensor_of_a_network_has_the_type_of_the_policy(void **sta
     device_close(device);
 }
 
-// One channel of 2048 and fifteen of 1, through weights of 1: 2063, which no half sum reaches,
-// since 2048 + 1 is 2048 there.
+// One channel of 2048 and fifteen of 1, through weights of 1: 2063, which no half sum
+// reaches, since 2048 + 1 is 2048 there.
 static void check_sums(struct device *device, enum dtype dtype)
 {
     enum { CHANNELS = 16 };
@@ -72,8 +72,8 @@ static void check_sums(struct device *device, enum dtype dtype)
     net_release(&net);
 }
 
-// dW = 2048 + 1 over two samples: in a half layer rounded to 2048 before it is collected. 256
-// and 1 do the same in bf16.
+// dW = 2048 + 1 over two samples: in a half layer rounded to 2048 before it is collected.
+// 256 and 1 do the same in bf16.
 static void check_wgrad(struct device *device, enum dtype dtype)
 {
     struct net net;

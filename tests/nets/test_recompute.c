@@ -1,5 +1,5 @@
-/* test_recompute.c - a backward pass that makes outputs again gives the bits of one that kept
- * them. */
+/* test_recompute.c - a backward pass that makes outputs again gives the bits of one that
+ * kept them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* test_residual.c - residual rows in half precision: between casts, made again, and looked at.
- * Their gradients are compared with central differences in test_net.c. */
+/* test_residual.c - residual rows in half precision: between casts, made again, and
+ * looked at. Their gradients are compared with central differences in test_net.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@ struct passes {
     struct tensor input;
 };
 
-/* Blocks that skip from a convolution, from a sum, from a batch norm's activation, and from a
- * convolution's. */
+/* Blocks that skip from a convolution, from a sum, from a batch norm's activation, and
+ * from a convolution's. */
 static void add_rows(struct net *net)
 {
     net_add_conv(net, "stem", NET_PREVIOUS, 4, 1, 1, 0, 0); // 0
@@ -49,7 +49,8 @@ static void add_rows(struct net *net)
     net_add_linear(net, "head", NET_PREVIOUS, (struct shape){BATCH, 1, 1, 2}, 1);
 }
 
-// Weights of a size that keeps that of what goes through them, the same for the same name.
+// Weights of a size that keeps that of what goes through them, the same for the same
+// name.
 static void fill_weights(struct net *net)
 {
     net_initialise(net, 3, 0);
@@ -114,8 +115,8 @@ static void test_any_row_of_a_half_network_can_be_held_in_f32(void **state)
     (void)state;
     static struct passes half, want;
     static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_BF16};
-    // Most of it is leaky ReLUs that rounding carries across their bend: the root of a share
-    // that grows with the unit in the last place.
+    // Most of it is leaky ReLUs that rounding carries across their bend: the root of a
+    // share that grows with the unit in the last place.
     static const double bounds[] = {0.08, 0.12};
     for (int d = 0; d < 2; d++)
         for (int held = -1; held < ROWS; held++) {
@@ -323,7 +324,8 @@ static void test_a_look_sees_sums_and_both_gradients_of_a_skipped_row(void **sta
     assert_memory_equal(plain, net->grads, bytes);
     free(plain);
     for (int i = 0; i < 4; i++) {
-        // The row of the skipped tensor, or that of the norm or convolution which makes it.
+        // The row of the skipped tensor, or that of the norm or convolution which makes
+        // it.
         int place = entry_of(&backward, skipped[i], SURVEY_ACTIVATION_GRADIENT);
         if (place < 0) // undone by its batch norm, from the whole gradient
             place = entry_of(&backward, net->node[skipped[i]].fused_into,

@@ -1,21 +1,23 @@
-/* test_residual_gan.c - a residual GAN in fp16: what its branches lose without a loss scale, and
- * that a scaler for each network keeps it where f32 is.
+/* test_residual_gan.c - a residual GAN in fp16: what its branches lose without a loss
+ * scale, and that a scaler for each network keeps it where f32 is.
  *
- * G and D are toys of R3GAN's kind: no batch norm; blocks of a 1x1 convolution to twice the
- * width, a 3x3 one and a 1x1 one back, whose weights begin as zeros ("fixup"), added to what
- * the block began with. After the first step of Adam those weights are +-lr, and all that
- * reaches the inside of a branch is that many times smaller than the stream beside it: below
- * the smallest number of fp16, while the stream is well within its range. R3GAN's authors
- * found that fp16 "cripples the training" and train in bf16; they use no loss scale.
+ * G and D are toys of R3GAN's kind: no batch norm; blocks of a 1x1 convolution to twice
+ * the width, a 3x3 one and a 1x1 one back, whose weights begin as zeros ("fixup"), added
+ * to what the block began with. After the first step of Adam those weights are +-lr, and
+ * all that reaches the inside of a branch is that many times smaller than the stream
+ * beside it: below the smallest number of fp16, while the stream is well within its
+ * range. R3GAN's authors found that fp16 "cripples the training" and train in bf16; they
+ * use no loss scale.
  *
- * Three networks with the same weights look at the same batch: f32, fp16 at a scale of 1, and
- * fp16 at its scaler's. The survey counts the zeros of each, as --grad-stats does. Nothing else
- * shows what is lost: no gradient overflows, and the losses of so short a run hardly differ,
- * since Adam moves a weight by as much whatever the size of the gradient that is left.
+ * Three networks with the same weights look at the same batch: f32, fp16 at a scale of 1,
+ * and fp16 at its scaler's. The survey counts the zeros of each, as --grad-stats does.
+ * Nothing else shows what is lost: no gradient overflows, and the losses of so short a
+ * run hardly differ, since Adam moves a weight by as much whatever the size of the
+ * gradient that is left.
  *
- * Sources: Huang et al. 2024, arXiv:2501.05441 (blocks, initial values, Adam's beta1 of 0);
- * Zhang et al. 2019, arXiv:1901.09321 (fixup). Strided convolutions stand for their resampling,
- * full 3x3 ones for grouped ones, and the losses are those of DCGAN. */
+ * Sources: Huang et al. 2024, arXiv:2501.05441 (blocks, initial values, Adam's beta1 of
+ * 0); Zhang et al. 2019, arXiv:1901.09321 (fixup). Strided convolutions stand for their
+ * resampling, full 3x3 ones for grouped ones, and the losses are those of DCGAN. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,11 +50,11 @@ enum {
 
 #define SLOPE 0.2f
 #define INIT_STD 0.02f // net_initialise()'s
-/* Below PyTorch's 2^16, at which a few steps are skipped: then a run would be compared with one
- * that has taken more steps. */
+/* Below PyTorch's 2^16, at which a few steps are skipped: then a run would be compared
+ * with one that has taken more steps. */
 #define INIT_SCALE 0x1p14
-/* Losses that are a mean over 512 images, R3GAN's batch, as on one of eight devices or in one
- * of eight accumulated batches: of each step only this eighth is taken. */
+/* Losses that are a mean over 512 images, R3GAN's batch, as on one of eight devices or in
+ * one of eight accumulated batches: of each step only this eighth is taken. */
 #define LARGE_BATCH 0.125f
 
 /* A run; `scale` 0: a scaler of each network that begins at INIT_SCALE, else that one. */
@@ -96,7 +98,8 @@ static void add_block(struct net *net, int block, int width)
     net_add_residual(net, row_name(name, block, "sum"), NET_PREVIOUS, begin);
 }
 
-/* Rows whose gradients have come through a branch's zeros, and whose weights learn by them. */
+/* Rows whose gradients have come through a branch's zeros, and whose weights learn by
+ * them. */
 static int is_inside_branch(const struct net *net, int row)
 {
     const char *name = net->node[row].name;
@@ -211,7 +214,8 @@ static void gan_close(struct gan *gan)
 
 /* ---- training -------------------------------------------------------------------- */
 
-/* Seven numbers of image `image`, 0..1: where its blot lies, how large it is, its colour. */
+/* Seven numbers of image `image`, 0..1: where its blot lies, how large it is, its
+ * colour. */
 static void draw_blot(uint64_t image, double blot[8])
 {
     for (uint64_t half = 0; half < 2; half++) {
@@ -291,8 +295,8 @@ static void train(struct gan *gan)
 /* ---- what the statistics say ----------------------------------------------------- */
 
 /* Of D's activation gradients inside the branches, or of the rest: shares of all, and the
- * least headroom. `wrong`: the share of weights inside branches that Adam would move the wrong
- * way or not at all. */
+ * least headroom. `wrong`: the share of weights inside branches that Adam would move the
+ * wrong way or not at all. */
 struct findings {
     double lost, subnormal, headroom, wrong;
 };
@@ -415,7 +419,8 @@ static void test_a_mean_over_a_larger_batch_leaves_branches_nothing(void **state
 
 /* ---- what training comes to ------------------------------------------------------ */
 
-/* How far the weights inside D's branches are from those of `want`, by how far those came. */
+/* How far the weights inside D's branches are from those of `want`, by how far those
+ * came. */
 static double astray(const struct gan *gan, const struct gan *want,
                      const struct gan *start)
 {
@@ -442,9 +447,9 @@ static double loss_error(const struct gan *gan, const struct gan *want)
     return error;
 }
 
-/* Adam divides by the size of the gradients, so one f32 run is the measure of both batches:
- * what is divided by eight moves the weights as before. What the unscaled runs lack is seen in
- * the weights of their branches. */
+/* Adam divides by the size of the gradients, so one f32 run is the measure of both
+ * batches: what is divided by eight moves the weights as before. What the unscaled runs
+ * lack is seen in the weights of their branches. */
 static void test_a_scaled_residual_gan_trains_as_in_f32(void **state)
 {
     (void)state;

@@ -188,8 +188,8 @@ static void test_a_gate_that_lets_the_step_pass_looks_at_nothing(void **state)
 
 /* ---- on the way through the backward pass ---------------------------------------- */
 
-// Of the net's backward pass, which starts from ones times `seed`; in host memory, which on
-// these devices is the device's.
+// Of the net's backward pass, which starts from ones times `seed`; in host memory, which
+// on these devices is the device's.
 static void look_backward(struct scene *scene, struct survey *survey, float seed,
                           struct survey_stats *stats)
 {

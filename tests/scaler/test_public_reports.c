@@ -1,6 +1,6 @@
 /* test_public_reports.c - what users of other loss scalers have reported, where a scaler
- * alone can show it. Each test begins with the report, its symptom, and what this one does;
- * whole runs are in tests/app/test_public_reports.c. */
+ * alone can show it. Each test begins with the report, its symptom, and what this one
+ * does; whole runs are in tests/app/test_public_reports.c. */
 #include <math.h>
 #include <string.h>
 
@@ -39,8 +39,9 @@ static void a_loss_of_1e_minus_30_never_grows_the_scale_to_inf(void **state)
     }
 }
 
-/* pytorch#99640: scaled gradients are finite, but divided by a tiny scale they are inf, and
- * reach the weights unseen. Here what unscaling makes infinite also skips, and says so. */
+/* pytorch#99640: scaled gradients are finite, but divided by a tiny scale they are inf,
+ * and reach the weights unseen. Here what unscaling makes infinite also skips, and says
+ * so. */
 static void a_gradient_that_a_tiny_scale_makes_infinite_reaches_no_weight(void **state)
 {
     (void)state;
@@ -82,10 +83,11 @@ static void step_and_update(struct toy *toy)
     assert_int_equal(grad_scaler_update(&toy->scaler), CALL_OK);
 }
 
-/* accelerate#174, #439: one global scaler whose update() runs inside every optimizer.step(),
- * so twice an iteration, and the second network's gradients are divided by a scale that they
- * do not carry. Here each network has its own: with both backward passes before both steps,
- * and G's scale growing in between, every weight is that of training without scales. */
+/* accelerate#174, #439: one global scaler whose update() runs inside every
+ * optimizer.step(), so twice an iteration, and the second network's gradients are divided
+ * by a scale that they do not carry. Here each network has its own: with both backward
+ * passes before both steps, and G's scale growing in between, every weight is that of
+ * training without scales. */
 static void two_backward_passes_before_two_steps_equal_fp32(void **state)
 {
     (void)state;

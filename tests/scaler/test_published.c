@@ -1,7 +1,7 @@
 /* test_published.c - the settings that grad_scaler.h gives for other trainers' scalers
- * make the scales that those scalers make. Two patterns of overflows, growth interval 3, scale
- * 64 at the start; each row was written down from a run of the rule in the sources that
- * grad_scaler.h names, PyTorch's from torch._amp_update_scale_. */
+ * make the scales that those scalers make. Two patterns of overflows, growth interval 3,
+ * scale 64 at the start; each row was written down from a run of the rule in the sources
+ * that grad_scaler.h names, PyTorch's from torch._amp_update_scale_. */
 #include <stdlib.h>
 
 #include "tests/scaler/toy.h"

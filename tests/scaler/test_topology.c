@@ -50,8 +50,8 @@ static float scale_of(struct gan *gan, enum gan_pass loss)
     return scale;
 }
 
-/* A backward pass: gradients of factor*2^-12, times the loss's scale, in f32, into (or onto)
- * that loss's block; with `planted` in one of them unless it is 0. */
+/* A backward pass: gradients of factor*2^-12, times the loss's scale, in f32, into (or
+ * onto) that loss's block; with `planted` in one of them unless it is 0. */
 static void backward(struct gan *gan, enum gan_pass loss, float factor, float planted)
 {
     float values[PARAMS], *block = topology_grads(&gan->topology, loss);

@@ -158,7 +158,8 @@ static void test_swings_that_are_far_apart_are_not_reported(void **state)
     assert_int_equal(run.found, 0);
 }
 
-// A shared scale: the other network's overflow lowered it, which proves nothing of this one.
+// A shared scale: the other network's overflow lowered it, which proves nothing of this
+// one.
 static void test_a_scale_that_another_network_moved_is_no_swing(void **state)
 {
     (void)state;

@@ -13,8 +13,9 @@
 
 #include "kernels/tensor.h"
 
-/* How a tensor is filled. EDGE mixes 0, -0, largest finite, subnormal, inf, NaN, +-1 among
- * random values; RANDOM is uniform in [-1, 1); SMALL_INTEGERS is exact in every dtype. */
+/* How a tensor is filled. EDGE mixes 0, -0, largest finite, subnormal, inf, NaN, +-1
+ * among random values; RANDOM is uniform in [-1, 1); SMALL_INTEGERS is exact in every
+ * dtype. */
 enum fill { FILL_RANDOM, FILL_EDGE, FILL_SMALL_INTEGERS, FILL_ONES };
 
 /* Fills as a function of (seed, element), rounded to the tensor's dtype. */
@@ -24,9 +25,10 @@ void fill_f32(float *values, size_t n, enum fill fill, uint64_t seed);
 /* A tensor on the heap (aligned to 256 bytes), zeroed; free(tensor.data). */
 struct tensor heap_tensor(enum dtype dtype, struct shape shape);
 
-/* Fails the test unless |got - want| <= absolute + relative*|want| for every element, where
- * inf equals inf of the same sign and NaN equals NaN. Prints op, shape, first index, got,
- * want, seed. compare_tensors_quietly() returns 1 when all agree and prints nothing. */
+/* Fails the test unless |got - want| <= absolute + relative*|want| for every element,
+ * where inf equals inf of the same sign and NaN equals NaN. Prints op, shape, first
+ * index, got, want, seed. compare_tensors_quietly() returns 1 when all agree and prints
+ * nothing. */
 void assert_tensors_close(const char *op, const struct tensor *got,
                           const struct tensor *want, double absolute, double relative,
                           uint64_t seed);
@@ -40,7 +42,8 @@ void assert_f32_close(const char *what, const float *got, const float *want, siz
 const char *make_folder(const char *name);
 void remove_folder(const char *path);
 
-/* cmocka's fixtures for tests that need one folder: it is there from the one to the other. */
+/* cmocka's fixtures for tests that need one folder: it is there from the one to the
+ * other. */
 extern char test_folder[];
 int open_test_folder(void **state);
 int close_test_folder(void **state);
