@@ -4,17 +4,18 @@
  * N-1 at time N to node 0 at 2N-1. A buffer is in use over an interval of it; buffers
  * whose intervals do not meet share memory (liveness.h).
  *
- *   - Outputs of a net that trains are kept: the backward pass reads them, and so does who
- *     looks for the reason of an overflow. Those of a net that only samples live until their
- *     last reader has run.
+ *   - Outputs of a net that trains are kept: the backward pass reads them, and so does
+ *     who looks for the reason of an overflow. Those of a net that only samples live
+ *     until their last reader has run.
  *   - The gradient of an output lives from the first of its readers that writes it, in
- *     backward order, until its own node's turn. A kind that works in place writes the gradient
- *     of what it reads over its own. A later reader writes into a buffer of its own, which is
- *     then added.
- *   - Where a node has another type than what it reads, it reads a cast, which a net that trains
- *     keeps, and its gradient is cast back.
- *   - With NET_RECOMPUTE an output that only one node's wgrad wants lies where its gradient will:
- *     it is read by that node at once, and made again for its wgrad, before the gradient comes.
+ *     backward order, until its own node's turn. A kind that works in place writes the
+ *     gradient of what it reads over its own. A later reader writes into a buffer of its
+ *     own, which is then added.
+ *   - Where a node has another type than what it reads, it reads a cast, which a net
+ *     that trains keeps, and its gradient is cast back.
+ *   - With NET_RECOMPUTE an output that only one node's wgrad wants lies where its
+ *     gradient will: it is read by that node at once, and made again for its wgrad,
+ *     before the gradient comes.
  *   - A fused activation shares its output with the node it is fused into. */
 #include <stdlib.h>
 #include <string.h>

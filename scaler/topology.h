@@ -5,12 +5,12 @@
  * Owns:  where D's two losses have a scaler each: that of its loss on fakes, and a block
  *        for that loss's gradients.  Borrows: both networks' scalers and optimizers.
  *
- *                     scaler of        the rule is applied            known from
- *                     d_real d_fake g
- *   PER_NETWORK       d      d      g  to each, after its own step    two GradScalers
- *   SHARED            one              once, after both steps         PyTorch's documentation
- *   SHARED_PER_STEP   one              after each step                GradScaler, update() twice
- *   PER_LOSS          d      d_fake g  to each of D's losses and G's  apex amp, num_losses=3
+ *                    scaler of       the rule is applied           known from
+ *                    d_real d_fake g
+ *   PER_NETWORK      d      d      g to each, after its own step   two GradScalers
+ *   SHARED           one             once, after both steps        PyTorch's docs
+ *   SHARED_PER_STEP  one             after each step               update() twice
+ *   PER_LOSS         d      d_fake g to each of D's losses and G's apex, num_losses=3
  *
  * In all of them a network skips only by its own gradients, unless skip is SKIP_BOTH:
  * then an overflow of D holds back G's step of the same iteration, and one of G the next

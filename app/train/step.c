@@ -3,7 +3,8 @@
  *   for n_dis turns
  *       for every pass that trains D, over a batch:  forward, loss, backward
  *       D's scaler: check, step or skip, update
- *   for every pass that trains G, over the fakes that D has just seen: the same, through D
+ *   for every pass that trains G, over the fakes that D has just seen: the same,
+ *       through D
  *   G's scaler: the same, and the moving average
  *
  * passes.h has the table of passes. Order as in PyTorch's DCGAN example: real and fakes

@@ -33,8 +33,7 @@ static int close_devices(void **state)
     return 0;
 }
 
-/* ---- tensors on both devices --------------------------------------------------------
- * */
+/* ---- tensors on both devices ----------------------------------------------------- */
 
 /* `host` is what ref computes on; `there` is the same memory on the CUDA device. */
 struct pair {
@@ -100,8 +99,7 @@ static void assert_pair_agrees(const char *what, const struct conv_desc *d,
     free(got.data);
 }
 
-/* ---- one layer -----------------------------------------------------------------------
- * */
+/* ---- one layer ------------------------------------------------------------------- */
 
 static const struct conv_desc layers[] = {
     // A discriminator's first layer, and one before a batch norm that undoes leaky ReLU.
@@ -358,8 +356,7 @@ static void test_a_sampling_layer_agrees_with_ref(void **state)
     }
 }
 
-/* ---- refusals -------------------------------------------------------------------------
- * */
+/* ---- refusals -------------------------------------------------------------------- */
 
 static void assert_refused(struct conv_desc desc, const char *fact)
 {

@@ -343,8 +343,7 @@ static void test_every_plan_of_deterministic_mode_gives_the_same_bits(void **sta
     build_everything(1);
 }
 
-/* ---- the cache ----------------------------------------------------------------------
- * */
+/* ---- the cache ------------------------------------------------------------------- */
 
 // A small layer: conv_desc of a discriminator's first convolution.
 static const struct conv_desc small_layer = {.x = {16, 16, 16, 3},
@@ -540,8 +539,7 @@ static void test_the_cache_lies_where_xdg_says(void **state)
     remove_folder(base);
 }
 
-/* ---- refusals ------------------------------------------------------------------------
- * */
+/* ---- refusals -------------------------------------------------------------------- */
 
 static void test_a_convolution_without_a_plan_is_refused_in_a_sentence(void **state)
 {
