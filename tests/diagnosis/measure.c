@@ -20,10 +20,10 @@
 #include "app/input/batch.h"
 #include "app/report.h"
 #include "app/train/train.h"
+#include "tests/diagnosis/table.h"
 #include "tests/diagnosis/truth.h"
 
 #define INTERVAL 20
-#define RIGHT 0.95
 
 /* Narrow, so that a case takes seconds; the two of 28 px are different networks. */
 static const struct preset {
@@ -100,10 +100,6 @@ static const struct situation {
     {"one odd image", PLANT_IMAGE, "", 1e-5, 1e-3, 0x1p13, 0x1p16, .steps = 280},
 };
 #define SITUATIONS (int)(sizeof situations / sizeof *situations)
-
-static const char *const causes[] = {"scale",   "outlier", "gradients", "weight",
-                                     "forward", "invalid", "elsewhere", "unknown"};
-#define CAUSES (int)(sizeof causes / sizeof *causes)
 
 /* ---- a run ----------------------------------------------------------------------- */
 
@@ -363,28 +359,11 @@ static const char *said_of(json_t *events, const struct pair *pair)
     return "";
 }
 
-static json_t *read_lines(const char *path)
-{
-    json_t *lines = json_array();
-    FILE *file = fopen(path, "r");
-    char *line = NULL;
-    size_t room = 0;
-    while (file && getline(&line, &room, file) > 0) {
-        json_t *object = json_loads(line, 0, NULL);
-        if (object)
-            json_array_append_new(lines, object);
-    }
-    free(line);
-    if (file)
-        fclose(file);
-    return lines;
-}
-
 static json_t *pairs_of(const struct measured *run)
 {
     char path[1024];
     json_t *events =
-        read_lines(run_folder_file(&run->folder, path, sizeof path, "events.jsonl"));
+        table_read(run_folder_file(&run->folder, path, sizeof path, "events.jsonl"));
     json_t *pairs = json_object();
     for (int i = 0; i < run->pair_count; i++)
         count_pair(pairs, run->pairs[i].truth, said_of(events, &run->pairs[i]));
@@ -419,68 +398,6 @@ static json_t *measure(const struct preset *preset, const struct situation *situ
                      situation->plant != PLANT_NOTHING, "pairs", pairs);
 }
 
-/* ---- the table ------------------------------------------------------------------- */
-
-static int index_of(const char *cause, size_t length)
-{
-    for (int i = 0; i < CAUSES; i++)
-        if (strlen(causes[i]) == length && strncmp(causes[i], cause, length) == 0)
-            return i;
-    CHECK(0, "no cause %s", cause);
-    return 0;
-}
-
-// Of planted or of natural skips; true where all that is said is right often enough.
-static int print_table(json_t *lines, int is_planted)
-{
-    long long table[CAUSES][CAUSES] = {{0}}, skips = 0;
-    json_t *line, *count;
-    const char *key;
-    size_t i;
-    int is_right = 1;
-    json_array_foreach(lines, i, line)
-    {
-        if (json_is_true(json_object_get(line, "planted")) != is_planted)
-            continue;
-        json_object_foreach(json_object_get(line, "pairs"), key, count)
-        {
-            const char *slash = strchr(key, '/');
-            int truth = index_of(key, (size_t)(slash - key));
-            table[truth][index_of(slash + 1, strlen(slash + 1))] +=
-                json_integer_value(count);
-            skips += json_integer_value(count);
-        }
-    }
-    printf("\n%lld %s skips\n\n| cause | true | said | right | precision | recall |\n"
-           "|---|---|---|---|---|---|\n",
-           skips, is_planted ? "planted" : "natural");
-    for (int c = 0; c < CAUSES; c++) {
-        long long said = 0, truth = 0, right = table[c][c];
-        for (int k = 0; k < CAUSES; k++) {
-            said += table[k][c];
-            truth += table[c][k];
-        }
-        if (said + truth == 0)
-            continue;
-        int is_silent = strcmp(causes[c], "unknown") == 0;
-        printf("| %s | %lld | %lld | %lld |", causes[c], truth, said, right);
-        if (said && !is_silent)
-            printf(" %.1f %% |", 100.0 * (double)right / (double)said);
-        else
-            printf(" |");
-        if (truth)
-            printf(" %.1f %% |\n", 100.0 * (double)right / (double)truth);
-        else
-            printf(" |\n");
-        is_right &= is_silent || (double)right >= RIGHT * (double)said;
-        for (int k = 0; k < CAUSES; k++)
-            if (k != c && table[k][c])
-                fprintf(stderr, "said %s, was %s: %lld\n", causes[c], causes[k],
-                        table[k][c]);
-    }
-    return is_right && skips > 0;
-}
-
 /* ---- cases ----------------------------------------------------------------------- */
 
 static int is_measured(json_t *lines, const char *preset, const char *situation,
@@ -500,7 +417,7 @@ static int is_measured(json_t *lines, const char *preset, const char *situation,
 
 static void measure_all(const char *path, uint64_t seeds)
 {
-    json_t *lines = read_lines(path);
+    json_t *lines = table_read(path);
     for (uint64_t seed = 1; seed <= seeds; seed++)
         for (size_t p = 0; p < sizeof presets / sizeof *presets; p++)
             for (int s = 0; s < SITUATIONS; s++) {
@@ -523,7 +440,7 @@ static int sample(void)
     json_t *lines = json_array();
     for (int s = 0; s < SITUATIONS; s++)
         json_array_append_new(lines, measure(&presets[0], &situations[s], 1));
-    int is_right = print_table(lines, 0) & print_table(lines, 1);
+    int is_right = table_print(lines, 0) & table_print(lines, 1);
     json_decref(lines);
     return is_right ? 0 : 1;
 }
@@ -533,8 +450,8 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--sample") == 0)
         return sample();
     if (argc == 3 && strcmp(argv[1], "--table") == 0) {
-        json_t *lines = read_lines(argv[2]);
-        int is_right = print_table(lines, 0) & print_table(lines, 1);
+        json_t *lines = table_read(argv[2]);
+        int is_right = table_print(lines, 0) & table_print(lines, 1);
         json_decref(lines);
         return is_right ? 0 : 1;
     }
