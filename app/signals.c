@@ -1,6 +1,8 @@
 #include "app/signals.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,6 +26,7 @@ static const struct {
 
 static struct {
     pthread_t thread;
+    sem_t has_begun; // posted by the thread
     sigset_t waited_for, before;
     atomic_int is_ignoring, is_closing; // the rest is under the lock
     pthread_mutex_t lock;
@@ -108,6 +111,7 @@ static void serve(int number)
 static void *wait_for_signals(void *unused)
 {
     int number;
+    sem_post(&state.has_begun);
     while (!atomic_load(&state.is_closing))
         if (sigwait(&state.waited_for, &number) == 0 && !atomic_load(&state.is_closing) &&
             !atomic_load(&state.is_ignoring))
@@ -123,6 +127,16 @@ static int is_left_out(int number)
     struct sigaction now;
     return number == SIGHUP && sigaction(number, NULL, &now) == 0 &&
            now.sa_handler == SIG_IGN;
+}
+
+/* A thread that is still starting may hold locks of the allocator, and a fork (--gpus) would
+ * hand them on, held, to a process that has no thread to release them: AddressSanitizer's
+ * are of that kind. */
+static void await_begin(void)
+{
+    while (sem_wait(&state.has_begun) != 0 && errno == EINTR)
+        ;
+    sem_destroy(&state.has_begun);
 }
 
 enum status signals_open(struct monitor *monitor)
@@ -141,9 +155,12 @@ enum status signals_open(struct monitor *monitor)
     signal(SIGPIPE, SIG_IGN);
     // Blocked here and so in every thread to come, they are left for the one that waits.
     pthread_sigmask(SIG_BLOCK, &state.waited_for, &state.before);
+    sem_init(&state.has_begun, 0, 0);
     int error = pthread_create(&state.thread, NULL, wait_for_signals, NULL);
-    if (error == 0)
+    if (error == 0) {
+        await_begin();
         return STATUS_OK;
+    }
     pthread_sigmask(SIG_SETMASK, &state.before, NULL);
     return status_fail(STATUS_FAILED, "no thread to wait for signals: %s",
                        strerror(error));
