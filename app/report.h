@@ -16,10 +16,10 @@
 #include "app/train/trainer.h"
 #include "scaler/watch.h"
 
-/* A mean logit of 50 on the wrong side: f32 cannot tell its sigmoid from 0 or 1 from 17
- * on. A few steps of it may pass, LOSS_FAR_STEPS in a row are no training. */
-#define LOSS_FAR 50.0
-#define LOSS_FAR_STEPS 32
+/* A mean logit so far on the wrong side: f32 cannot tell its sigmoid from 0 or 1 from 17
+ * on. A few steps of it may pass, LOGIT_FAR_STEPS in a row are no training. */
+#define LOGIT_FAR 50.0f
+#define LOGIT_FAR_STEPS 32
 
 #define BATCH_PICTURES 16 // batch-step*.png of a run
 
@@ -48,7 +48,7 @@ struct report {
     float good_scale[ROLES];    // at which the scale last grew; 0 before
     int batch_pictures;         // written so far: at most BATCH_PICTURES
     struct watch watch;
-    int64_t far_steps[ROLES]; // in a row with a loss beyond LOSS_FAR
+    int64_t far_steps[ROLES]; // in a row with a loss beyond that of LOGIT_FAR
     int told_losses;          // bit 1 << network: said already
 };
 
@@ -99,7 +99,7 @@ void report_watch_recall(struct report *report, const char *events_path);
 void report_watch(struct report *report, int slot, const char *place);
 
 /* Says once when the loss of a network, of the step that was just taken, stays beyond
- * LOSS_FAR. NaN and inf are no matter of it: their steps are skipped, and that is
+ * that of LOGIT_FAR. NaN and inf are no matter of it: their steps are skipped, and that is
  * said. */
 void report_watch_loss(struct report *report, int network, double loss);
 

@@ -43,7 +43,7 @@
  * "seconds".
  *
  * Told once of a network: "loss" with "net", the "loss" of the step, and how many "steps"
- * in a row it has been beyond 50.
+ * in a row it has been beyond that of a logit of 50 on the wrong side.
  *
  * Told once: "oscillation" with "net" and "swings" ("at", "scale", "place" of each), and
  * "drift" with "kind" (stuck, skips, scales), "net" (of stuck, else "") and "reason". */

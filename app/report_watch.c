@@ -202,17 +202,20 @@ void report_watch_loss(struct report *report, int network, double loss)
     int64_t *steps = &report->far_steps[network];
     const char *name = role_letter(network);
     char letter = network == ROLE_G ? 'g' : 'd';
-    *steps = isfinite(loss) && loss > LOSS_FAR ? *steps + 1 : 0;
-    if (*steps < LOSS_FAR_STEPS || report->told_losses & 1 << network)
+    double far =
+        (double)loss_at((enum loss_kind)report->trainer->config.loss, LOGIT_FAR, 0.0f)
+            .loss;
+    *steps = isfinite(loss) && loss > far ? *steps + 1 : 0;
+    if (*steps < LOGIT_FAR_STEPS || report->told_losses & 1 << network)
         return;
     report->told_losses |= 1 << network;
     report_say(
         report,
-        "warning: %s's loss has been above %g for %d steps (now %.4g), where one of "
-        "1 to 10 is usual: D's logits are far on the wrong side; look at the samples "
+        "warning: %s's loss has been above %g for %d steps (now %.4g), where less "
+        "than 10 is usual: D's logits are far on the wrong side; look at the samples "
         "and at Loss/scores in stats.jsonl, and lower --%c-lr or go on from an older "
         "snapshot. Said once",
-        name, LOSS_FAR, LOSS_FAR_STEPS, loss, letter);
+        name, far, LOGIT_FAR_STEPS, loss, letter);
     event_write(report, json_pack("{s:s, s:s, s:f, s:i}", "event", "loss", "net", name,
-                                  "loss", loss, "steps", LOSS_FAR_STEPS));
+                                  "loss", loss, "steps", LOGIT_FAR_STEPS));
 }

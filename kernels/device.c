@@ -66,7 +66,7 @@
     X(image, to_u8)             \
     X(image, normal)            \
     X(image, advance)           \
-    X(loss, bce_logits)         \
+    X(loss, on_logits)          \
     X(optimizer, grads_check)   \
     X(optimizer, grads_unscale) \
     X(optimizer, adam_step)     \

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "kernels/device.h"
+#include "kernels/losses.h"
 #include "kernels/philox.h"
 #include "kernels/scaler_state.h"
 #include "kernels/tensor.h"
@@ -335,16 +336,17 @@ struct loss_sums {
 #define LOSS_SUMS_DOUBLES (sizeof(struct loss_sums) / sizeof(double))
 
 struct loss_ops {
-    /* Binary cross entropy on logits with target t in [0,1], in f32:
-     *   loss_i = max(x,0) - x*t + log1p(exp(-|x|));   L = weight/N * sum loss_i
-     *   seed_i = store(scale * weight/N * (sigmoid(x_i) - t)), scale = scaler_scale(state)
-     * D on real: t = 1 - smoothing; D on fake: t = 0; G, non-saturating: t = 1.
-     *   logits [N,1,1,1] f32   seed [N,1,1,1], any float dtype   sums: one, device memory
-     * Source: Goodfellow et al. 2014, arXiv:1406.2661; smoothing: Salimans et al. 2016,
-     * arXiv:1606.03498; the stable form as in PyTorch's BCEWithLogitsLoss. */
-    void (*bce_logits)(struct device *device, const struct tensor *logits, float target,
-                       float weight, const struct scaler_state *state,
-                       struct tensor *seed, struct loss_sums *sums);
+    /* A loss of losses.h on logits with target t in [0,1], in f32:
+     *   L = weight/N * sum loss(x_i, t)
+     *   seed_i = store(scale * weight/N * slope(x_i, t)), scale = scaler_scale(state)
+     * D on real: t = 1 - smoothing (Salimans et al. 2016, arXiv:1606.03498); D on fake:
+     * t = 0; G: t = 1.
+     *   logits [N,1,1,1] f32   seed [N,1,1,1], any float dtype   sums: one, device
+     *   memory */
+    void (*on_logits)(struct device *device, enum loss_kind kind,
+                      const struct tensor *logits, float target, float weight,
+                      const struct scaler_state *state, struct tensor *seed,
+                      struct loss_sums *sums);
 };
 
 /* ---- optimizer and scaler -------------------------------------------------------- */

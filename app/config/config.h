@@ -104,6 +104,7 @@ struct config {
     int n_dis;                   // D steps per G step
     int latent;                  // size of z
     int grid_columns, grid_rows; // of fakes*.png and the window: "8x8"
+    int loss;                    // enum loss_kind of kernels/losses.h
     double label_smoothing;      // D's real target is 1 - this
     double ema_kimg;             // half-life; 0 = no averaging
     double ema_rampup;

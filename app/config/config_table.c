@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/losses.h"
+
 // A row is: name, FIELD kind, RANGE or CHOICES, default, unit, group, resume, help.
 // The kind macros do not compile when the field has another type.
 // clang-format off
@@ -25,6 +27,9 @@
 #define ABOVE(min, max) (min), (max), 1, NULL // min itself is not allowed
 #define CHOICES(words) 0, 0, 0, (words)
 #define ANY 0, 0, 0, NULL
+
+#define LOSS_WORD(name, help) "|" #name
+#define LOSS_HELP(name, help) "; " help
 
 #define SEED_MAX 9007199254740992.0 // 2^53: what every reader of JSON keeps exactly
 #define KIMG_MAX 1e8
@@ -203,6 +208,8 @@ const struct setting settings[] = {
      "size of the latent vector z, from which G makes an image"},
     {"grid", GRID(grid_columns), RANGE(1, 64), "8x8", "CxR", GROUP_OUTPUT, RESUME_FREE,
      "columns and rows of samples in the window and in fakes*.png"},
+    {"loss", CHOICE(loss), CHOICES(&("" LOSSES(LOSS_WORD))[1]), "ns", NULL,
+     GROUP_TRAINING, RESUME_FIXED, "of both networks, on D's logits" LOSSES(LOSS_HELP)},
     {"label_smoothing", DOUBLE(label_smoothing), RANGE_OR_0(1e-7, 0.5), "0", "A",
      GROUP_TRAINING, RESUME_FREE, "D's target for real images is 1 minus this"},
     {"ema_kimg", DOUBLE(ema_kimg), RANGE(0, 1e6), "10", "KIMG", GROUP_TRAINING,

@@ -72,8 +72,8 @@ void gan_forward(struct gan *gan, const struct gan_batch *batch, enum gan_pass p
 void gan_loss(struct gan *gan, const struct pass_loss *loss, struct loss_sums *sums)
 {
     struct net *d = &gan->net[ROLE_D];
-    gan->device->ops->loss.bce_logits(gan->device, net_output(d), loss->target,
-                                      loss->weight, loss->scale, &d->output_grad, sums);
+    gan->device->ops->loss.on_logits(gan->device, loss->kind, net_output(d), loss->target,
+                                     loss->weight, loss->scale, &d->output_grad, sums);
 }
 
 /* ---- backward -------------------------------------------------------------------- */

@@ -50,6 +50,7 @@ void gan_forward(struct gan *gan, const struct gan_batch *batch, enum gan_pass p
 
 /* The loss of a pass, a mean over its batch. */
 struct pass_loss {
+    enum loss_kind kind;
     float target;
     float weight; // of the mean: less than 1 where several batches make a step
     struct scaler_state *scale; // device: what the gradient is multiplied by

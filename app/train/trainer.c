@@ -92,7 +92,8 @@ struct gan_batch trainer_batch(const struct trainer *trainer)
 struct pass_loss trainer_pass_loss(struct trainer *trainer, enum gan_pass pass)
 {
     int batches = pass_batches(&trainer->config, pass);
-    return (struct pass_loss){.target = pass_target(&trainer->config, pass),
+    return (struct pass_loss){.kind = (enum loss_kind)trainer->config.loss,
+                              .target = pass_target(&trainer->config, pass),
                               .weight = 1.0f / (float)(trainer->device->world * batches),
                               .scale = topology_scale(&trainer->topology, pass)};
 }

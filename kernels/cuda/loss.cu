@@ -13,18 +13,6 @@ extern "C" {
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/warp.cuh"
 
-/* max(x,0) - x*t + log1p(exp(-|x|)): no exponential of a positive number. */
-CUDA_INLINE float bce_loss(float x, float target)
-{
-    float positive = x < 0.0f ? 0.0f : x;
-    return positive - x * target + log1pf(expf(-fabsf(x)));
-}
-
-CUDA_INLINE float sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
 CUDA_INLINE void add_sample(struct loss_sums *sums, float x, float loss)
 {
     sums->loss += (double)loss;
@@ -39,9 +27,9 @@ CUDA_INLINE void add_sample(struct loss_sums *sums, float x, float loss)
 /* One block: a thread takes every 256th sample, then thread k of the first seven adds the
  * warps' sums of field k. */
 __global__ void __launch_bounds__(CUDA_THREADS)
-    cuda_loss_bce_logits_kernel(struct rows logits, float target, float weight,
-                                const struct scaler_state *state, struct rows seed,
-                                struct loss_sums *sums)
+    cuda_loss_on_logits_kernel(enum loss_kind kind, struct rows logits, float target,
+                               float weight, const struct scaler_state *state,
+                               struct rows seed, struct loss_sums *sums)
 {
     __shared__ double held[CUDA_WARPS][LOSS_SUMS_DOUBLES];
     // The scale meets the f32 seed; only the product is rounded to the seed's dtype.
@@ -52,8 +40,9 @@ __global__ void __launch_bounds__(CUDA_THREADS)
         struct eight value = {};
         if (row < logits.n) {
             float x = ((const float *)logits.data)[(size_t)row * logits.c_stored];
-            value.v[0] = factor * (sigmoid(x) - target);
-            add_sample(&mine, x, bce_loss(x, target));
+            struct loss_value sample = loss_at(kind, x, target);
+            value.v[0] = factor * sample.slope;
+            add_sample(&mine, x, sample.loss);
         }
         store_group(seed, row, 0, value);
         for (int c = 8; c < seed.c_stored; c += 8)
@@ -76,20 +65,21 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     ((double *)sums)[threadIdx.x] = total; // in the order of struct loss_sums
 }
 
-static void bce_logits(struct device *device, const struct tensor *logits, float target,
-                       float weight, const struct scaler_state *state,
-                       struct tensor *seed, struct loss_sums *sums)
+static void cuda_loss_on_logits(struct device *device, enum loss_kind kind,
+                                const struct tensor *logits, float target, float weight,
+                                const struct scaler_state *state, struct tensor *seed,
+                                struct loss_sums *sums)
 {
-    const char *op = "loss.bce_logits";
+    const char *op = "loss.on_logits";
     check_shapes(op, logits, seed);
     CHECK(logits->dtype == DTYPE_F32, "logits are %s", dtype_name(logits->dtype));
     CHECK(logits->shape.h == 1 && logits->shape.w == 1 && logits->shape.c == 1,
           "logits are %dx%dx%d", logits->shape.h, logits->shape.w, logits->shape.c);
-    cuda_launch(device, op, cuda_loss_bce_logits_kernel, 1, CUDA_THREADS, rows_of(logits),
-                target, weight, state, rows_of(seed), sums);
+    cuda_launch(device, op, cuda_loss_on_logits_kernel, 1, CUDA_THREADS, kind,
+                rows_of(logits), target, weight, state, rows_of(seed), sums);
 }
 
 void cuda_fill_loss(struct loss_ops *ops)
 {
-    ops->bce_logits = bce_logits;
+    ops->on_logits = cuda_loss_on_logits;
 }

@@ -2,24 +2,13 @@
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
 
-/* max(x,0) - x*t + log1p(exp(-|x|)): no exponential of a positive number. */
-static float bce_loss(float x, float target)
-{
-    float positive = x < 0.0f ? 0.0f : x;
-    return positive - x * target + log1pf(expf(-fabsf(x)));
-}
-
-static float sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
-static void bce_logits(struct device *device, const struct tensor *logits, float target,
-                       float weight, const struct scaler_state *state,
-                       struct tensor *seed, struct loss_sums *sums)
+static void ref_loss_on_logits(struct device *device, enum loss_kind kind,
+                               const struct tensor *logits, float target, float weight,
+                               const struct scaler_state *state, struct tensor *seed,
+                               struct loss_sums *sums)
 {
     (void)device;
-    ref_check_shapes("loss.bce_logits", logits, seed);
+    ref_check_shapes("loss.on_logits", logits, seed);
     CHECK(logits->dtype == DTYPE_F32, "logits are %s", dtype_name(logits->dtype));
     CHECK(logits->shape.h == 1 && logits->shape.w == 1 && logits->shape.c == 1,
           "logits are %dx%dx%d", logits->shape.h, logits->shape.w, logits->shape.c);
@@ -30,11 +19,12 @@ static void bce_logits(struct device *device, const struct tensor *logits, float
     struct loss_sums total = {.count = count};
     for (int n = 0; n < count; n++) {
         float x = ((const float *)logits->data)[ref_place(logits, (size_t)n, 0)];
-        float loss = bce_loss(x, target);
+        struct loss_value value = loss_at(kind, x, target);
+        double loss = (double)value.loss;
         element_store(seed->data, seed->dtype, ref_place(seed, (size_t)n, 0),
-                      factor * (sigmoid(x) - target));
-        total.loss += (double)loss;
-        total.loss_sq += (double)loss * (double)loss;
+                      factor * value.slope);
+        total.loss += loss;
+        total.loss_sq += loss * loss;
         total.score += (double)x;
         total.score_sq += (double)x * (double)x;
         total.sign += x > 0.0f ? 1.0 : x < 0.0f ? -1.0 : 0.0;
@@ -46,5 +36,5 @@ static void bce_logits(struct device *device, const struct tensor *logits, float
 
 void ref_fill_loss(struct loss_ops *ops)
 {
-    *ops = (struct loss_ops){.bce_logits = bce_logits};
+    *ops = (struct loss_ops){.on_logits = ref_loss_on_logits};
 }

@@ -75,11 +75,12 @@ static void watched_normal(struct device *device, uint64_t seed, uint32_t stream
                               first_row + draw * (uint64_t)z->shape.n, z);
 }
 
-static void watched_loss(struct device *device, const struct tensor *logits, float target,
-                         float weight, const struct scaler_state *state,
-                         struct tensor *seed, struct loss_sums *sums)
+static void watched_loss(struct device *device, enum loss_kind kind,
+                         const struct tensor *logits, float target, float weight,
+                         const struct scaler_state *state, struct tensor *seed,
+                         struct loss_sums *sums)
 {
-    watched.own->loss.bce_logits(device, logits, target, weight, state, seed, sums);
+    watched.own->loss.on_logits(device, kind, logits, target, weight, state, seed, sums);
     if (watched.losses < DRAWS_MAX)
         watched.weight[watched.losses] = weight;
     if (watched.losses++ == watched.spoilt_loss)
@@ -110,7 +111,7 @@ static void open_trainer(struct trainer *trainer, int batch, int d_accum, int g_
     watched.own = trainer->device->ops;
     watched.ops = *watched.own;
     watched.ops.image.normal = watched_normal;
-    watched.ops.loss.bce_logits = watched_loss;
+    watched.ops.loss.on_logits = watched_loss;
     watched.draw_count = watched.losses = 0;
     watched.spoilt_loss = -1;
     trainer->device->ops = &watched.ops;

@@ -283,6 +283,32 @@ static void test_only_the_target_of_real_images_is_smoothed(void **state)
     trainer_release(&smooth);
 }
 
+// sum (x - t)^2 / 2 over the logits of a pass.
+static double half_squares(const struct loss_sums *sums, double target)
+{
+    return 0.5 *
+           (sums->score_sq - 2.0 * target * sums->score + target * target * sums->count);
+}
+
+static void test_every_pass_takes_the_loss_that_is_set(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct config config = small_config();
+    config.loss = LOSS_lsgan;
+    open_config(&trainer, &config);
+    step(&trainer);
+    struct step_losses losses = train_losses(&trainer);
+    static const double targets[GAN_PASSES] = {
+        [PASS_D_REAL] = 1.0, [PASS_D_FAKE] = 0.0, [PASS_G_MAIN] = 1.0};
+    for (int pass = 0; pass < GAN_PASSES; pass++) {
+        const struct loss_sums *sums = &losses.of[pass];
+        assert_true(sums->loss > 0.0 && sums->count == config.batch);
+        assert_true(fabs(sums->loss - half_squares(sums, targets[pass])) < 1e-5);
+    }
+    trainer_release(&trainer);
+}
+
 static void test_the_losses_of_a_step_are_of_every_image_of_each_kind(void **state)
 {
     (void)state;
@@ -375,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_networks_that_are_built_anew_have_the_new_types),
         cmocka_unit_test(test_a_step_moves_the_average_of_gs_weights),
         cmocka_unit_test(test_only_the_target_of_real_images_is_smoothed),
+        cmocka_unit_test(test_every_pass_takes_the_loss_that_is_set),
         cmocka_unit_test(test_the_losses_of_a_step_are_of_every_image_of_each_kind),
         cmocka_unit_test(test_mirror_flips_some_of_the_real_images_and_changes_no_other),
     };

@@ -58,7 +58,7 @@ static void reduce(struct device *device, const struct tensor *dy, const struct 
     struct tensor seed = padded_tensor(DTYPE_F16, logits.shape);
     fill_tensor(&logits, FILL_RANDOM, 3);
     r->scaler = (struct scaler_state){.scale = 1024.0f, .enabled = 1};
-    device->ops->loss.bce_logits(device, &logits, 1.0f, 1.0f, &r->scaler, &seed,
+    device->ops->loss.on_logits(device, LOSS_ns, &logits, 1.0f, 1.0f, &r->scaler, &seed,
                                  &r->sums);
     if (x->dtype == DTYPE_F32)
         device->ops->optimizer.grads_check(device, x->data, tensor_stored(x), &r->scaler);

@@ -344,12 +344,15 @@ static void check_inputs_and_losses(enum dtype dtype)
     memcpy(state.ref.data, &scaler, sizeof scaler);
     upload(&state);
     fill_pair(&x, 6, 8.0f);
-    poison_pair(&seed);
-    ref->ops->loss.bce_logits(ref, &x.ref, 0.9f, 1.0f, state.ref.data, &seed.ref,
-                              sums.ref.data);
-    device->ops->loss.bce_logits(device, &x.dev, 0.9f, 1.0f, state.dev.data, &seed.dev,
-                                 sums.dev.data);
-    report("loss.bce_logits", &seed, dtype, "37x1x1x1");
+    for (int i = 0; i < LOSS_KINDS; i++) {
+        enum loss_kind kind = (enum loss_kind)i;
+        poison_pair(&seed);
+        ref->ops->loss.on_logits(ref, kind, &x.ref, 0.9f, 1.0f, state.ref.data, &seed.ref,
+                                 sums.ref.data);
+        device->ops->loss.on_logits(device, kind, &x.dev, 0.9f, 1.0f, state.dev.data,
+                                    &seed.dev, sums.dev.data);
+        report("loss.on_logits", &seed, dtype, "37x1x1x1");
+    }
     struct pair *all[] = {&pixels, &image, &z, &x, &seed, &state, &sums};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free_pair(all[i]);

@@ -231,22 +231,23 @@ static void test_counters_advance_by_one(void **state)
 
 /* ---- loss ------------------------------------------------------------------------ */
 
-static void compare_bce(const struct tensor *logits, enum dtype dtype, float target,
-                        const struct scaler_state *scaler)
+static void compare_loss(enum loss_kind kind, const struct tensor *logits,
+                         enum dtype dtype, float target,
+                         const struct scaler_state *scaler)
 {
     struct tensor want = padded_tensor(dtype, logits->shape),
                   got = padded_tensor(dtype, logits->shape);
     struct loss_sums want_sums, sums;
-    ref->ops->loss.bce_logits(ref, logits, target, 0.7f, scaler, &want, &want_sums);
+    ref->ops->loss.on_logits(ref, kind, logits, target, 0.7f, scaler, &want, &want_sums);
     FOR_BACKENDS(b)
     {
         struct device *device = b->device[1];
         memset(&sums, 0xff, sizeof sums);
         poison(&got);
-        device->ops->loss.bce_logits(device, logits, target, 0.7f, scaler, &got, &sums);
+        device->ops->loss.on_logits(device, kind, logits, target, 0.7f, scaler, &got, &sums);
         struct bounds bounds = {.absolute = unit_absolute(dtype) + 1e-6,
                                 .relative = unit_relative(dtype) + 1e-5};
-        assert_within("loss.bce_logits", b->name, "seed", &got, &want, &bounds, 0);
+        assert_within("loss.on_logits", b->name, "seed", &got, &want, &bounds, 0);
         assert_true(sums.count == want_sums.count);
         assert_true(sums.nonfinite == want_sums.nonfinite);
         assert_true(sums.sign == want_sums.sign);
@@ -279,7 +280,9 @@ static void test_losses_and_seeds_agree(void **state)
                 ((float *)logits.data)[place_of(&logits, i)] *= 8.0f;
             for (size_t t = 0; t < 3; t++)
                 for (size_t d = 0; d < 3; d++)
-                    compare_bce(&logits, dtypes[d], targets[t], &scaler);
+                    for (int kind = 0; kind < LOSS_KINDS; kind++)
+                        compare_loss((enum loss_kind)kind, &logits, dtypes[d],
+                                     targets[t], &scaler);
             free(logits.data);
         }
     }

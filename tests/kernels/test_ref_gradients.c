@@ -338,6 +338,7 @@ static void test_activations_backward_is_their_derivative(void **state)
 }
 
 struct loss_job {
+    enum loss_kind kind;
     struct tensor logits, seed;
     float target, weight;
     struct scaler_state scaler;
@@ -347,8 +348,8 @@ struct loss_job {
 static double loss_probe(void *pointer)
 {
     struct loss_job *job = pointer;
-    device->ops->loss.bce_logits(device, &job->logits, job->target, job->weight,
-                                 &job->scaler, &job->seed, &job->sums);
+    device->ops->loss.on_logits(device, job->kind, &job->logits, job->target, job->weight,
+                                &job->scaler, &job->seed, &job->sums);
     return job->sums.loss * (double)job->weight / job->sums.count *
            (double)scaler_scale(&job->scaler);
 }
@@ -357,11 +358,12 @@ static void test_the_seed_is_the_gradient_of_the_scaled_loss(void **state)
 {
     (void)state;
     static const float targets[] = {0.0f, 0.9f, 1.0f};
-    for (size_t t = 0; t < 3; t++) {
+    for (int job_index = 0; job_index < 3 * LOSS_KINDS; job_index++) {
         struct shape shape = {9, 1, 1, 1};
-        struct loss_job job = {.logits = heap_tensor(DTYPE_F32, shape),
+        struct loss_job job = {.kind = (enum loss_kind)(job_index / 3),
+                               .logits = heap_tensor(DTYPE_F32, shape),
                                .seed = heap_tensor(DTYPE_F32, shape),
-                               .target = targets[t],
+                               .target = targets[job_index % 3],
                                .weight = 0.5f,
                                .scaler = {.scale = 16.0f, .enabled = 1}};
         for (int i = 0; i < 9; i++)
@@ -369,7 +371,7 @@ static void test_the_seed_is_the_gradient_of_the_scaled_loss(void **state)
         loss_probe(&job);
         float seed[9];
         memcpy(seed, job.seed.data, sizeof seed);
-        assert_gradient("bce seed", job.logits.data, 9, seed, loss_probe, &job);
+        assert_gradient("seed", job.logits.data, 9, seed, loss_probe, &job);
         free(job.logits.data);
         free(job.seed.data);
     }

@@ -178,7 +178,7 @@ static double forward_and_loss(struct gan *gan, const struct tensor *images, flo
                                struct grad_scaler *scaler)
 {
     net_forward(&gan->d, images, NET_TRAIN);
-    gan->device->ops->loss.bce_logits(gan->device, net_output(&gan->d), target, 1.0f,
+    gan->device->ops->loss.on_logits(gan->device, LOSS_ns, net_output(&gan->d), target, 1.0f,
                                       grad_scaler_scale(scaler), &gan->d.output_grad,
                                       gan->sums);
     struct loss_sums sums;

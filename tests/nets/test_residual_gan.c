@@ -251,7 +251,7 @@ static double forward_and_loss(struct gan *gan, const struct tensor *x, float ta
     struct loss_sums sums;
     struct net *d = &gan->net[ROLE_D];
     net_forward(d, x, NET_TRAIN);
-    device->ops->loss.bce_logits(device, net_output(d), target, gan->run.weight,
+    device->ops->loss.on_logits(device, LOSS_ns, net_output(d), target, gan->run.weight,
                                  topology_scale(&gan->topology, loss), &d->output_grad,
                                  &sums);
     return sums.loss / sums.count;

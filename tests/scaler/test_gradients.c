@@ -154,7 +154,7 @@ the_f16_loss_seed_overflows_first_at_scale_2_to_the_16_times_batch(void **state)
         for (int doubled = 0; doubled < 2; doubled++) {
             struct toy toy;
             toy_open_with(&toy, ldexp(n, 15 + doubled), 2.0, 2000);
-            toy_device->ops->loss.bce_logits(toy_device, &logits, 1.0f, 1.0f,
+            toy_device->ops->loss.on_logits(toy_device, LOSS_ns, &logits, 1.0f, 1.0f,
                                              grad_scaler_scale(&toy.scaler), &seed, sums);
             memory->download(toy_device, seeds, seed.data, (size_t)n * sizeof *seeds);
             for (int k = 0; k < n; k++)
