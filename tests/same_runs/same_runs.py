@@ -8,7 +8,8 @@
 For a change of structure that must not change a number. Each case below is trained by both
 builds, 60 steps of narrow networks, and compared: exit code, every tensor of the last snapshot,
 its state and settings, events.jsonl, stats.jsonl and layers.jsonl line by line, and all
-pictures of samples. Clocks are left out, and nothing else. renamed.tsv lists what has another
+pictures of samples. Clocks are left out, settings that only the second build has are named, and
+nothing else. renamed.tsv lists what has another
 name in the second build: the old word, a tab, the new one.
 
 Exit codes: 0 the same, 1 not so (each difference is named), 2 wrong use.
@@ -101,6 +102,7 @@ def read_renames():
 
 
 RENAMES = read_renames()
+NEW_SETTINGS = set()  # of the second build alone, at their defaults
 
 
 def renamed(word):
@@ -165,6 +167,9 @@ def compare_snapshots(name, old, new):
         if key == 'config':  # where the two builds wrote is no setting
             for config in pair:
                 config.pop('out'), config.pop('resume')
+            NEW_SETTINGS.update(pair[1].keys() - pair[0].keys())
+            for name_of_new in NEW_SETTINGS:
+                pair[1].pop(name_of_new, None)
         yield from differences(f'{name} {key}', *pair)
 
 
@@ -260,6 +265,8 @@ def main():
         differ += bool(found)
     if not options.folder:
         shutil.rmtree(folder)
+    if NEW_SETTINGS:
+        print('settings of the second build alone:', *sorted(NEW_SETTINGS))
     print(f'{ran - differ} of {ran} cases are the same')
     sys.exit(0 if ran and not differ else 1)
 
