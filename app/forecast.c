@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "app/view/progress.h"
+#include "kernels/base/process.h"
 #include "app/train/rehearsal.h"
 
 #define SURE_SEC 0.5 // of a step: what warms up is little beside it

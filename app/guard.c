@@ -11,6 +11,7 @@
 #include "app/report_events.h"
 #include "app/recovery/storm.h"
 #include "app/train/train.h"
+#include "kernels/base/text.h"
 
 static void event_storm(struct run *run, const struct storm *storm, const char *action)
 {

@@ -8,7 +8,7 @@
 #include "app/commands.h"
 #include "app/info.h"
 #include "app/record/layer_types.h"
-#include "app/view/progress.h"
+#include "kernels/base/text.h"
 #include "app/record/run_folder.h"
 #include "app/record/summary.h"
 #include "nets/layers/kinds.h"

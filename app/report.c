@@ -7,9 +7,13 @@
 
 #include "app/view/history_recall.h"
 #include "app/forecast.h"
+#include "app/record/sinks.h"
 #include "app/report_events.h"
 #include "app/view/step_point.h"
 #include "app/train/train.h"
+#include "kernels/base/process.h"
+#include "app/files/terminal.h"
+#include "app/record/tick.h"
 
 #define PUBLISH_SEC 0.1   // the window redraws at most 10 times a second
 #define SAMPLE_SHARE 0.01 // of the time, for drawing samples for the window
@@ -302,14 +306,7 @@ void report_tick(struct report *report)
     double now = now_seconds();
     update_speed(report, 1);
     finish_tick(report, now);
-    char line[256];
-    tick_line(&report->tick, line, sizeof line);
-    progress_print_tick(line);
-    run_folder_log(report->folder, "%s", line);
-    char *json = tick_json(&report->tick, (double)time(NULL));
-    if (json)
-        run_folder_stats(report->folder, json);
-    free(json);
+    sinks_write(report->folder, &report->tick, (double)time(NULL));
     report_publish(report, NULL);
     draw_pictures(report);
     report->tick = (struct tick){.index = report->tick.index + 1};

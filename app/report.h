@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "app/view/monitor.h"
-#include "app/view/progress.h"
+#include "app/record/tick.h"
 #include "app/record/run_folder.h"
 #include "app/train/trainer.h"
 #include "scaler/watch.h"

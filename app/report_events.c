@@ -14,6 +14,7 @@
 #include "app/view/history_note.h"
 #include "app/recovery/outlier.h"
 #include "app/train/train.h"
+#include "kernels/base/text.h"
 
 #define IMAGES_MAX 1024 // of a skip, in events.jsonl
 
@@ -31,7 +32,7 @@ static void write_event(struct report *report, json_t *event, int64_t step, doub
     char *line = json_text(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(event);
     if (line)
-        run_folder_event(report->folder, line);
+        run_folder_line(report->folder, RUN_LOG_EVENTS, line);
     free(line);
 }
 

@@ -167,7 +167,7 @@ static void end_line(struct report *report, struct look_line *line)
     char *text = json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(json);
     if (text)
-        run_folder_layers(report->folder, text);
+        run_folder_line(report->folder, RUN_LOG_LAYERS, text);
     free(text);
 }
 

@@ -7,6 +7,7 @@
 #include "app/input/batch.h"
 #include "app/view/grid.h"
 #include "app/report.h"
+#include "kernels/base/process.h"
 
 static void picture_failed(struct report *report)
 {

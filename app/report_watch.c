@@ -10,6 +10,7 @@
 #include "app/report.h"
 #include "app/report_events.h"
 #include "app/train/train.h"
+#include "kernels/base/text.h"
 
 // 0 for a scale that does not grow.
 static int64_t interval_of(const struct report *report, int network)

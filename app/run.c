@@ -14,6 +14,8 @@
 #include "app/report_events.h"
 #include "app/record/summary.h"
 #include "app/train/train.h"
+#include "kernels/base/process.h"
+#include "kernels/base/text.h"
 
 /* ---- setting up ------------------------------------------------------------------ */
 

@@ -4,6 +4,7 @@
 
 #include "app/run.h"
 #include "app/signals.h"
+#include "app/files/terminal.h"
 
 // On stdout, for scripts, and in log.txt. Files that are not there any more are no
 // result.

@@ -11,6 +11,8 @@
 #include "app/run.h"
 #include "app/signals.h"
 #include "app/train/train.h"
+#include "kernels/base/process.h"
+#include "app/files/terminal.h"
 
 /* ---- saving ---------------------------------------------------------------------- */
 

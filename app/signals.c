@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "app/view/monitor.h"
-#include "app/view/progress.h"
+#include "app/files/terminal.h"
 
 #define WORDS_BYTES 1536
 

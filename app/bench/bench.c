@@ -15,7 +15,7 @@
 #include "app/config/nearest.h"
 #include "app/config/number.h"
 #include "app/files/output_path.h"
-#include "app/view/progress.h"
+#include "app/files/terminal.h"
 #include "app/signals.h"
 
 #define DEFAULT_PRESET "fmnist-quick" // with neither --preset nor --data
@@ -307,24 +307,11 @@ enum status bench_open_folder(struct bench *bench, const char *data_name,
     return run_folder_create(&bench->folder, &config, data_name);
 }
 
-// Logs that nothing was written to.
-static void remove_empty_logs(const struct run_folder *folder)
-{
-    static const char *const names[] = {"stats.jsonl", "layers.jsonl", "events.jsonl"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char path[1024];
-        struct stat facts;
-        run_folder_file(folder, path, sizeof path, "%s", names[i]);
-        if (stat(path, &facts) == 0 && facts.st_size == 0)
-            unlink(path);
-    }
-}
-
 static void close_folder(struct bench *bench)
 {
     if (!bench->folder.path[0])
         return;
-    remove_empty_logs(&bench->folder);
+    run_folder_remove_empty(&bench->folder);
     run_folder_close(&bench->folder);
 }
 

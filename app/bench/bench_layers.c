@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/view/progress.h"
+#include "kernels/base/process.h"
+#include "app/files/terminal.h"
 #include "app/signals.h"
 #include "app/train/train.h"
 #include "kernels/conv_check.h"

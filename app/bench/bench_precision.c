@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "app/bench/bench.h"
-#include "app/view/progress.h"
+#include "kernels/base/process.h"
 #include "app/recovery/storm.h"
 #include "app/train/train.h"
 

@@ -15,7 +15,9 @@
 #include "app/recovery/init_scale.h"
 #include "app/input/batch.h"
 #include "app/files/json_text.h"
-#include "app/view/progress.h"
+#include "kernels/base/process.h"
+#include "app/files/terminal.h"
+#include "app/view/history.h"
 #include "app/view/step_point.h"
 #include "app/recovery/storm.h"
 #include "app/train/train.h"
@@ -63,7 +65,7 @@ static void write_skip(struct session *session, int slot)
     char *line = json_text(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(event);
     if (line)
-        run_folder_event(&session->result->bench->folder, line);
+        run_folder_line(&session->result->bench->folder, RUN_LOG_EVENTS, line);
     free(line);
 }
 
@@ -251,7 +253,7 @@ static void tell_run(struct bench_result *result, const struct bench_run *run)
     char *text = json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
     if (text)
-        run_folder_stats(&result->bench->folder, text);
+        run_folder_line(&result->bench->folder, RUN_LOG_STATS, text);
     free(text);
 }
 

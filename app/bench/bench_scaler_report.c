@@ -7,7 +7,8 @@
 
 #include "app/bench/bench_scaler.h"
 #include "app/view/bench_picture.h"
-#include "app/view/progress.h"
+#include "kernels/base/text.h"
+#include "app/files/terminal.h"
 
 static const char *end_word(const struct bench_run *run)
 {

@@ -252,6 +252,8 @@ static void print_surroundings(FILE *stream)
         stream, "stats.jsonl",
         "one JSON object a tick, in StyleGAN's form: means over the tick of what is "
         "finite, with the number of NaN and inf where there were any");
+    print_entry(stream, "stats.csv",
+                "the means of those for a spreadsheet: a heading, a row a tick");
     print_entry(
         stream, "layers.jsonl",
         "what every layer's tensors held: an object for each skipped step, and for "

@@ -13,8 +13,6 @@
 #include "app/files/atomic_file.h"
 #include "app/files/regular_file.h"
 
-#define HALF_AN_IMAGE 5e-4 // in kimg: two counts that differ by less are one
-
 int line_append(int descriptor, const char *line)
 {
     struct stat before;
@@ -66,12 +64,6 @@ void json_lines_read(const char *path, void (*add)(void *context, json_t *line),
     fclose(file);
 }
 
-/* Where a log is cut. */
-struct log_end {
-    double kimg;
-    int rollbacks;
-};
-
 // The snapshot of a boundary is from before it, and who resumes there makes it again.
 static int is_set_at(json_t *line)
 {
@@ -79,8 +71,7 @@ static int is_set_at(json_t *line)
     return by && strcmp(by, "--set-at") == 0;
 }
 
-/* True when the line may stay; one without a number is beyond no end. */
-static int belongs(const char *line, size_t length, const struct log_end *end)
+int json_line_stays(const char *line, size_t length, const struct log_end *end)
 {
     json_t *json = json_loadb(line, length, 0, NULL);
     if (!json_is_object(json) || line[length - 1] != '\n') {
@@ -114,15 +105,15 @@ static enum status close_backup(const char *path, FILE *backup)
 
 /* Sends each line to one of the two; the backup is opened for the first that goes there.
  */
-static enum status split(const char *path, const struct log_end *end, FILE *from,
-                         FILE *kept, FILE **backup)
+static enum status split(const char *path, const struct log_end *end, line_stays *stays,
+                         FILE *from, FILE *kept, FILE **backup)
 {
     char *line = NULL;
     size_t room = 0;
     ssize_t length;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && (length = getline(&line, &room, from)) > 0) {
-        if (belongs(line, (size_t)length, end)) {
+        if (stays(line, (size_t)length, end)) {
             fwrite(line, 1, (size_t)length, kept);
             continue;
         }
@@ -140,9 +131,8 @@ static enum status split(const char *path, const struct log_end *end, FILE *from
     return status;
 }
 
-enum status json_lines_cut(const char *path, double kimg, int rollbacks)
+enum status lines_cut(const char *path, const struct log_end *end, line_stays *stays)
 {
-    const struct log_end end = {kimg, rollbacks};
     char reason[REGULAR_REASON];
     FILE *from = regular_open(path, "r", "a log", reason);
     if (!from)
@@ -151,7 +141,7 @@ enum status json_lines_cut(const char *path, double kimg, int rollbacks)
     FILE *backup = NULL;
     enum status status = atomic_open(&kept, path);
     if (status == STATUS_OK) {
-        status = split(path, &end, from, kept.stream, &backup);
+        status = split(path, end, stays, from, kept.stream, &backup);
         int anything_moved = backup != NULL;
         if (backup) {
             enum status closed = close_backup(path, backup);

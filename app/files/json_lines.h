@@ -6,6 +6,7 @@
 #ifndef APP_FILES_JSON_LINES_H
 #define APP_FILES_JSON_LINES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/base/status.h"
@@ -14,12 +15,24 @@
  * taking back what was written of it, so that a full disk leaves no half line. */
 int line_append(int descriptor, const char *line);
 
-/* Moves lines beyond `kimg`, lines after more than `rollbacks` rollbacks, and lines that
- * are no JSON object, to the end of PATH.bak; a line without these numbers stays. So does
- * one at `kimg`, unless it is a change "by" --set-at: a run that begins there makes it. A
- * file that is not there is fine. STATUS_FAILED with path and reason; PATH is then as it
- * was. */
-enum status json_lines_cut(const char *path, double kimg, int rollbacks);
+/* Where a log is cut: a run goes on from there. */
+struct log_end {
+    double kimg;
+    int rollbacks;
+};
+#define HALF_AN_IMAGE 5e-4 // in kimg: two counts that differ by less are one
+
+/* Whether a line, with its newline where it has one, may stay. */
+typedef int line_stays(const char *line, size_t length, const struct log_end *end);
+
+/* A line of JSON: not one beyond end->kimg, one after more than end->rollbacks rollbacks,
+ * or one that is no whole object; a line without these numbers stays. So does one at
+ * end->kimg, unless it is a change "by" --set-at: a run that begins there makes it. */
+line_stays json_line_stays;
+
+/* Moves the lines that may not stay to the end of PATH.bak. A file that is not there is
+ * fine. STATUS_FAILED with path and reason; PATH is then as it was. */
+enum status lines_cut(const char *path, const struct log_end *end, line_stays *stays);
 
 struct json_t;
 

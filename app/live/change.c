@@ -11,7 +11,6 @@
 #include "app/config/config_table.h"
 #include "app/config/nearest.h"
 #include "app/config/number.h"
-#include "app/view/progress.h"
 #include "kernels/ops.h"
 
 /* ---- what can be set -------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "app/view/progress.h"
+#include "app/files/terminal.h"
 #include "kernels/base/process.h"
 
 #define CHILD_SEC 0.5 // for the system to tell how a process ended

@@ -13,6 +13,7 @@
 #include "app/files/file_name.h"
 #include "app/files/atomic_file.h"
 #include "app/files/json_lines.h"
+#include "app/record/sinks.h"
 #include "app/record/run_folder_follow.h"
 #include "app/files/regular_file.h"
 #include "app/files/terminal.h"
@@ -145,35 +146,32 @@ static enum status write_options(const struct run_folder *folder,
     return status;
 }
 
-static enum status open_log(const struct run_folder *folder, const char *name,
-                            FILE **stream)
+static const struct {
+    const char *file;
+    line_stays *stays; // NULL: every line
+} logs[RUN_LOG_COUNT] = {
+#define X(name, file, stays) [RUN_LOG_##name] = {file, stays},
+    RUN_LOGS(X)
+#undef X
+};
+
+static enum status open_logs(struct run_folder *folder)
 {
     char path[1024], reason[REGULAR_REASON];
-    *stream = regular_open(run_folder_file(folder, path, sizeof path, "%s", name), "a",
-                           "a log", reason);
-    if (!*stream)
-        return status_fail(STATUS_FAILED, "%s: %s; check the folder", path, reason);
-    return STATUS_OK;
-}
-
-static const char *const json_logs[] = {"stats.jsonl", "layers.jsonl", "events.jsonl"};
-
-#define JSON_LOGS (sizeof json_logs / sizeof *json_logs)
-
-static enum status open_json_logs(struct run_folder *folder)
-{
-    FILE **const streams[JSON_LOGS] = {&folder->stats, &folder->layers, &folder->events};
-    for (size_t i = 0; i < JSON_LOGS; i++)
-        TRY(open_log(folder, json_logs[i], streams[i]));
+    for (int i = 0; i < RUN_LOG_COUNT; i++) {
+        run_folder_file(folder, path, sizeof path, "%s", logs[i].file);
+        folder->logs[i] = regular_open(path, "a", "a log", reason);
+        if (!folder->logs[i])
+            return status_fail(STATUS_FAILED, "%s: %s; check the folder", path, reason);
+    }
     return STATUS_OK;
 }
 
 static enum status fill_new_folder(struct run_folder *folder, const struct config *config)
 {
     TRY(run_folder_lock(folder)); // who has it may change everything in the folder
-    TRY(open_log(folder, "log.txt", &folder->log));
     TRY(write_options(folder, config));
-    return open_json_logs(folder);
+    return open_logs(folder);
 }
 
 enum status run_folder_create(struct run_folder *folder, const struct config *config,
@@ -185,11 +183,10 @@ enum status run_folder_create(struct run_folder *folder, const struct config *co
     TRY(make_numbered(folder, config->out, name));
     enum status status = fill_new_folder(folder, config);
     if (status != STATUS_OK) {
-        static const char *const made[] = {"options.json", "log.txt", "stats.jsonl",
-                                           "layers.jsonl", "events.jsonl"};
         char path[1024];
-        for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-            unlink(run_folder_file(folder, path, sizeof path, "%s", made[i]));
+        unlink(run_folder_file(folder, path, sizeof path, "options.json"));
+        for (int i = 0; i < RUN_LOG_COUNT; i++)
+            unlink(run_folder_file(folder, path, sizeof path, "%s", logs[i].file));
         rmdir(folder->path);
         run_folder_close(folder);
     }
@@ -201,13 +198,14 @@ enum status run_folder_create(struct run_folder *folder, const struct config *co
 static enum status continue_logs(struct run_folder *folder, double kimg, int rollbacks)
 {
     TRY(run_folder_lock(folder)); // who has it may change everything in the folder
-    TRY(open_log(folder, "log.txt", &folder->log));
     atomic_remove_leftovers(folder->path);
+    const struct log_end end = {kimg, rollbacks};
     char path[1024];
-    for (size_t i = 0; i < JSON_LOGS; i++)
-        TRY(json_lines_cut(run_folder_file(folder, path, sizeof path, "%s", json_logs[i]),
-                           kimg, rollbacks));
-    return open_json_logs(folder);
+    for (int i = 0; i < RUN_LOG_COUNT; i++)
+        if (logs[i].stays)
+            TRY(lines_cut(run_folder_file(folder, path, sizeof path, "%s", logs[i].file),
+                          &end, logs[i].stays));
+    return open_logs(folder);
 }
 
 enum status run_folder_reopen(struct run_folder *folder, const char *path, double kimg,
@@ -243,12 +241,10 @@ enum status run_folder_reopen(struct run_folder *folder, const char *path, doubl
 
 void run_folder_close(struct run_folder *folder)
 {
-    FILE **const streams[] = {&folder->stats, &folder->layers, &folder->events,
-                              &folder->log};
-    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
-        if (*streams[i])
-            fclose(*streams[i]);
-        *streams[i] = NULL;
+    for (int i = 0; i < RUN_LOG_COUNT; i++) {
+        if (folder->logs[i])
+            fclose(folder->logs[i]);
+        folder->logs[i] = NULL;
     }
     if (folder->opened)
         closedir(folder->opened);
@@ -272,13 +268,14 @@ const char *run_folder_file(const struct run_folder *folder, char *text, size_t 
 }
 
 /* A log that cannot be written must not end a run that can still save its work. */
-static void append(struct run_folder *folder, FILE **stream, const char *name,
-                   const char *line)
+void run_folder_line(struct run_folder *folder, enum run_log log, const char *line)
 {
+    CHECK(log == RUN_LOG_TEXT || !strchr(line, '\n'), "%s", line);
+    FILE **stream = &folder->logs[log];
     if (!*stream)
         return;
     run_folder_follow(folder);
-    run_folder_follow_log(folder, name, stream);
+    run_folder_follow_log(folder, logs[log].file, stream);
     int reason = line_append(fileno(*stream), line);
     if (reason == 0 || folder->had_write_error)
         return;
@@ -288,7 +285,7 @@ static void append(struct run_folder *folder, FILE **stream, const char *name,
         stderr,
         "warning: %s/%s: a line could not be written: %s; training goes on, lines may be "
         "missing from the logs until that is mended (this warning is not repeated)\n",
-        folder->path, name, strerror(reason));
+        folder->path, logs[log].file, strerror(reason));
 }
 
 void run_folder_log(struct run_folder *folder, const char *format, ...)
@@ -299,7 +296,7 @@ void run_folder_log(struct run_folder *folder, const char *format, ...)
     int length = vasprintf(&line, format, arguments);
     va_end(arguments);
     if (length >= 0)
-        append(folder, &folder->log, "log.txt", line);
+        run_folder_line(folder, RUN_LOG_TEXT, line);
     free(line);
 }
 
@@ -313,20 +310,17 @@ void run_folder_say(struct run_folder *folder, const char *format, va_list argum
         run_folder_log(folder, "%s", line);
 }
 
-void run_folder_stats(struct run_folder *folder, const char *json_line)
+int run_folder_is_empty(const struct run_folder *folder, enum run_log log)
 {
-    CHECK(!strchr(json_line, '\n'), "%s", json_line);
-    append(folder, &folder->stats, "stats.jsonl", json_line);
+    struct stat facts;
+    return folder->logs[log] && fstat(fileno(folder->logs[log]), &facts) == 0 &&
+           facts.st_size == 0;
 }
 
-void run_folder_layers(struct run_folder *folder, const char *json_line)
+void run_folder_remove_empty(const struct run_folder *folder)
 {
-    CHECK(!strchr(json_line, '\n'), "%s", json_line);
-    append(folder, &folder->layers, "layers.jsonl", json_line);
-}
-
-void run_folder_event(struct run_folder *folder, const char *json_line)
-{
-    CHECK(!strchr(json_line, '\n'), "%s", json_line);
-    append(folder, &folder->events, "events.jsonl", json_line);
+    char path[1024];
+    for (int i = 0; i < RUN_LOG_COUNT; i++)
+        if (run_folder_is_empty(folder, (enum run_log)i))
+            unlink(run_folder_file(folder, path, sizeof path, "%s", logs[i].file));
 }

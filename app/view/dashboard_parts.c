@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/view/progress.h"
+#include "kernels/base/text.h"
 #include "app/view/tiles.h"
 
 /* One labelled number of the header. */

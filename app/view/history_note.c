@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "app/files/json_lines.h"
-#include "app/view/progress.h"
+#include "kernels/base/text.h"
+#include "app/view/history.h"
 
 static const char *word_of(json_t *event, const char *key)
 {

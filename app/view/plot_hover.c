@@ -7,7 +7,8 @@
 
 #include "app/view/plot_marks.h"
 #include "app/view/plot_parts.h"
-#include "app/view/progress.h"
+#include "kernels/base/text.h"
+#include "app/view/history.h"
 
 /* Where the columns of the box end; the marks begin there. */
 #define SCALE_END 82.0

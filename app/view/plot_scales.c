@@ -7,7 +7,7 @@
 
 #include "app/view/plot_marks.h"
 #include "app/view/plot_parts.h"
-#include "app/view/progress.h"
+#include "kernels/base/text.h"
 
 /* A step curve: the scale holds until the step that changes it. */
 static void draw_scale_curve(const struct canvas *canvas, const struct series *series,

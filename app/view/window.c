@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "app/view/display.h"
-#include "app/view/progress.h"
+#include "kernels/base/process.h"
 
 #define FRAME_SEC 0.1    // at most 10 frames a second
 #define NEWS_SHARE 0.04  // of one core, for drawing news

@@ -5,7 +5,8 @@
 
 #include "app/view/history_recall.h"
 #include "app/view/layers.h"
-#include "app/view/progress.h"
+#include "app/view/history.h"
+#include "app/record/tick.h"
 #include "tests/app/runs.h"
 #include "tests/support/support.h"
 

@@ -14,8 +14,10 @@
 
 #include "app/files/json_lines.h"
 #include "app/record/run_folder.h"
+#include "app/record/sinks.h"
 #include "app/files/safetensors.h"
 #include "tests/app/disk.h"
+#include "app/record/tick.h"
 
 static char out[500];
 
@@ -106,7 +108,7 @@ static void test_a_new_run_holds_its_options_and_empty_logs(void **state)
     assert_int_equal(run_folder_create(&folder, &config, "shapes"), STATUS_OK);
     assert_string_equal(folder.path,
                         in_folder(out, "made//on/the/way/00000-shapes-dcgan28-b64"));
-    assert_int_equal(count_entries(folder.path), 5);
+    assert_int_equal(count_entries(folder.path), 6);
     assert_text(in_folder(folder.path, "log.txt"), "");
     assert_text(in_folder(folder.path, "stats.jsonl"), "");
     assert_text(in_folder(folder.path, "layers.jsonl"), "");
@@ -242,9 +244,9 @@ static void test_lines_are_there_as_soon_as_they_are_told(void **state)
     assert_int_equal(run_folder_create(&folder, &config, "x"), STATUS_OK);
     run_folder_log(&folder, "step %d of %s", 7, "many");
     run_folder_log(&folder, "%s", "");
-    run_folder_stats(&folder, "{\"a\":1}");
-    run_folder_event(&folder, "{\"b\":2}");
-    run_folder_event(&folder, "{\"b\":3}");
+    run_folder_line(&folder, RUN_LOG_STATS, "{\"a\":1}");
+    run_folder_line(&folder, RUN_LOG_EVENTS, "{\"b\":2}");
+    run_folder_line(&folder, RUN_LOG_EVENTS, "{\"b\":3}");
     assert_text(in_folder(folder.path, "log.txt"), "step 7 of many\n\n");
     assert_text(in_folder(folder.path, "stats.jsonl"), "{\"a\":1}\n");
     assert_text(in_folder(folder.path, "events.jsonl"), "{\"b\":2}\n{\"b\":3}\n");
@@ -258,18 +260,18 @@ static int log_on_full_disk(const char *place)
     struct config config = config_for(place);
     struct run_folder folder;
     EXPECT(run_folder_create(&folder, &config, "x") == STATUS_OK);
-    run_folder_stats(&folder, "{\"kimg\":1}");
+    run_folder_line(&folder, RUN_LOG_STATS, "{\"kimg\":1}");
     EXPECT(fill_disk(place) == 0);
     char line[8192];
     memset(line, 'x', sizeof line - 1);
     line[sizeof line - 1] = '\0';
     for (int i = 0; i < 3; i++) {
-        run_folder_stats(&folder, line);
+        run_folder_line(&folder, RUN_LOG_STATS, line);
         run_folder_log(&folder, "%s", line);
     }
     EXPECT(folder.had_write_error);
     EXPECT(unlink(in_folder(place, "filler")) == 0);
-    run_folder_stats(&folder, "{\"kimg\":2}");
+    run_folder_line(&folder, RUN_LOG_STATS, "{\"kimg\":2}");
     char *text = read_text(in_folder(folder.path, "stats.jsonl"), NULL);
     EXPECT(strcmp(text, "{\"kimg\":1}\n{\"kimg\":2}\n") == 0);
     free(text);
@@ -333,14 +335,19 @@ static void make_run(struct run_folder *folder)
         char line[128];
         snprintf(line, sizeof line,
                  "{\"Progress/kimg\":{\"num\":1,\"mean\":%d.128,\"std\":0}}", i);
-        run_folder_stats(folder, line);
+        run_folder_line(folder, RUN_LOG_STATS, line);
         snprintf(line, sizeof line, "{\"layers\":[],\"kimg\":%d.128}", i);
-        run_folder_layers(folder, line);
+        run_folder_line(folder, RUN_LOG_LAYERS, line);
         snprintf(line, sizeof line, "{\"event\":\"skip\",\"kimg\":%d.128}", i);
-        run_folder_event(folder, line);
+        run_folder_line(folder, RUN_LOG_EVENTS, line);
     }
     run_folder_log(folder, "stopped");
     run_folder_close(folder);
+}
+
+static enum status cut(const char *path, double kimg, int rollbacks)
+{
+    return lines_cut(path, &(struct log_end){kimg, rollbacks}, json_line_stays);
 }
 
 #define LOOK(n) "{\"layers\":[],\"kimg\":" n "}\n"
@@ -353,7 +360,8 @@ static void test_a_resume_moves_later_lines_to_a_backup(void **state)
     make_run(&folder);
     assert_int_equal(run_folder_reopen(&again, folder.path, 2.128, 0), STATUS_OK);
     assert_string_equal(again.path, folder.path);
-    run_folder_stats(&again, "{\"Progress/kimg\":{\"num\":1,\"mean\":3.5,\"std\":0}}");
+    run_folder_line(&again, RUN_LOG_STATS,
+                    "{\"Progress/kimg\":{\"num\":1,\"mean\":3.5,\"std\":0}}");
     run_folder_log(&again, "resumed");
     run_folder_close(&again);
     assert_text(in_folder(folder.path, "stats.jsonl"),
@@ -382,7 +390,7 @@ static void test_a_line_that_a_crash_cut_short_goes_to_the_backup(void **state)
     (void)state;
     const char *path = in_folder(out, "stats.jsonl");
     write_text(path, STAT("1") "\n{\"note\":\"has no kimg\"}\n[1]\n" STAT("2") "{\"Prog");
-    assert_int_equal(json_lines_cut(path, 5.0, 0), STATUS_OK);
+    assert_int_equal(cut(path, 5.0, 0), STATUS_OK);
     assert_text(path, STAT("1") "{\"note\":\"has no kimg\"}\n" STAT("2"));
     assert_text(in_folder(out, "stats.jsonl.bak"), "\n[1]\n{\"Prog\n");
     assert_int_equal(count_entries(out), 2);
@@ -398,12 +406,109 @@ static void test_lines_of_a_rollback_that_has_not_come_yet_go_to_the_backup(void
     const char *path = in_folder(out, "events.jsonl");
     write_text(path, EVENT("1", "0") EVENT("3", "0") EVENT("2", "1") TICK("0.0")
                          TICK("1.0") TICK("2.0"));
-    assert_int_equal(json_lines_cut(path, 2.0, 1), STATUS_OK);
+    assert_int_equal(cut(path, 2.0, 1), STATUS_OK);
     assert_text(path, EVENT("1", "0") EVENT("2", "1") TICK("0.0") TICK("1.0"));
-    assert_int_equal(json_lines_cut(path, 2.0, 0), STATUS_OK);
+    assert_int_equal(cut(path, 2.0, 0), STATUS_OK);
     assert_text(path, EVENT("1", "0") TICK("0.0"));
     assert_text(in_folder(out, "events.jsonl.bak"),
                 EVENT("3", "0") TICK("2.0") EVENT("2", "1") TICK("1.0"));
+}
+
+/* ---- stats.csv ------------------------------------------------------------------- */
+
+// A tick at `kimg`, after `rollbacks`, of which D's loss is known.
+static void write_tick(struct run_folder *folder, double kimg, int rollbacks)
+{
+    struct tick tick = {.kimg = kimg, .rollbacks = rollbacks};
+    statistic_add(&tick.loss[ROLE_D], 0.25);
+    statistic_add(&tick.loss[ROLE_D], 0.75);
+    sink_csv(folder, &tick, 1700000000.0);
+}
+
+// Line `line` of a file, from 0; freed by the caller.
+static char *line_of_file(const char *path, int line)
+{
+    char *text = read_text(path, NULL), *rest = text, *found = NULL;
+    for (int i = 0; i <= line; i++)
+        found = rest ? strsep(&rest, "\n") : NULL;
+    char *copy = strdup(found ? found : "");
+    free(text);
+    return copy;
+}
+
+// The cell of `line` under `heading`.
+static void assert_cell(const char *path, int line, const char *heading, const char *want)
+{
+    char *head = line_of_file(path, 0), *row = line_of_file(path, line);
+    char *names = head, *cells = row, *name, *cell;
+    while ((name = strsep(&names, ",")) && (cell = strsep(&cells, ",")) &&
+           strcmp(name, heading) != 0)
+        ;
+    assert_non_null(name);
+    assert_string_equal(cell, want);
+    free(head);
+    free(row);
+}
+
+static void assert_no_line(const char *path, int line)
+{
+    char *text = line_of_file(path, line);
+    assert_string_equal(text, "");
+    free(text);
+}
+
+static void test_a_table_has_a_heading_and_a_row_a_tick(void **state)
+{
+    (void)state;
+    struct run_folder folder, again;
+    struct config config = config_for(out);
+    assert_int_equal(run_folder_create(&folder, &config, "x"), STATUS_OK);
+    write_tick(&folder, 1.5, 0);
+    write_tick(&folder, 3.0, 0);
+    run_folder_close(&folder);
+    char path[900];
+    snprintf(path, sizeof path, "%s", in_folder(folder.path, "stats.csv"));
+    assert_cell(path, 1, "Progress/kimg", "1.5");
+    assert_cell(path, 2, "Progress/kimg", "3");
+    assert_cell(path, 1, "Loss/D/loss", "0.5");
+    assert_cell(path, 1, "Loss/G/loss", ""); // no value is no number
+    assert_cell(path, 1, "Grad/D_norm", "");
+    assert_cell(path, 1, "timestamp", "1700000000");
+    // Going on from 1.5 kimg: one heading, and the later row is in the backup.
+    assert_int_equal(run_folder_reopen(&again, folder.path, 1.5, 0), STATUS_OK);
+    write_tick(&again, 2.5, 0);
+    write_tick(&again, 2.0, 1);
+    run_folder_close(&again);
+    assert_cell(path, 2, "Progress/kimg", "2.5");
+    assert_cell(path, 3, "Progress/rollbacks", "1");
+    char *backup = line_of_file(in_folder(folder.path, "stats.csv.bak"), 0);
+    assert_non_null(strstr(backup, ",3,"));
+    free(backup);
+    // From there as of before the rollback: the row after it is given up.
+    assert_int_equal(run_folder_reopen(&again, folder.path, 2.5, 0), STATUS_OK);
+    run_folder_close(&again);
+    assert_no_line(path, 3);
+}
+
+static void test_rows_that_do_not_fit_the_heading_go_to_the_backup(void **state)
+{
+    (void)state;
+    struct run_folder folder, again;
+    struct config config = config_for(out);
+    assert_int_equal(run_folder_create(&folder, &config, "x"), STATUS_OK);
+    write_tick(&folder, 1.0, 0);
+    run_folder_line(&folder, RUN_LOG_CSV, "0,1,2,0.5,0");
+    run_folder_close(&folder);
+    char path[900];
+    snprintf(path, sizeof path, "%s", in_folder(folder.path, "stats.csv"));
+    FILE *file = fopen(path, "a");
+    fputs("1,1,2", file); // cut short by a crash
+    fclose(file);
+    assert_int_equal(run_folder_reopen(&again, folder.path, 5.0, 0), STATUS_OK);
+    run_folder_close(&again);
+    assert_cell(path, 1, "Progress/kimg", "1");
+    assert_no_line(path, 2);
+    assert_text(in_folder(folder.path, "stats.csv.bak"), "0,1,2,0.5,0\n1,1,2\n");
 }
 
 static void test_a_log_without_later_lines_is_left_alone(void **state)
@@ -413,11 +518,11 @@ static void test_a_log_without_later_lines_is_left_alone(void **state)
     write_text(path, STAT("1") STAT("2"));
     struct stat before, after;
     assert_int_equal(stat(path, &before), 0);
-    assert_int_equal(json_lines_cut(path, 2.0, 0), STATUS_OK);
+    assert_int_equal(cut(path, 2.0, 0), STATUS_OK);
     assert_int_equal(stat(path, &after), 0);
     assert_true(before.st_ino == after.st_ino);
     assert_int_equal(count_entries(out), 1);
-    assert_int_equal(json_lines_cut(in_folder(out, "is not there"), 1.0, 0), STATUS_OK);
+    assert_int_equal(cut(in_folder(out, "is not there"), 1.0, 0), STATUS_OK);
     assert_int_equal(count_entries(out), 1);
 }
 
@@ -427,7 +532,7 @@ static void test_lines_that_cannot_be_moved_stay(void **state)
     const char *path = in_folder(out, "stats.jsonl");
     write_text(path, STAT("1") STAT("2"));
     assert_int_equal(mkdir(in_folder(out, "stats.jsonl.bak"), 0777), 0);
-    assert_int_equal(json_lines_cut(path, 1.0, 0), STATUS_FAILED);
+    assert_int_equal(cut(path, 1.0, 0), STATUS_FAILED);
     assert_non_null(
         strstr(status_message(), "its later lines cannot be moved to a .bak file"));
     assert_text(path, STAT("1") STAT("2"));
@@ -677,10 +782,10 @@ static void test_a_log_that_was_removed_or_replaced_is_opened_anew(void **state)
     snprintf(stats, sizeof stats, "%s", in_folder(folder.path, "stats.jsonl"));
     assert_int_equal(rename(edited, stats), 0);
     run_folder_log(&folder, "a line");
-    run_folder_event(&folder, "{\"event\":1}");
-    run_folder_layers(&folder, "{\"layers\":1}");
-    run_folder_stats(&folder, "{\"tick\":1}");
-    run_folder_stats(&folder, "{\"tick\":2}");
+    run_folder_line(&folder, RUN_LOG_EVENTS, "{\"event\":1}");
+    run_folder_line(&folder, RUN_LOG_LAYERS, "{\"layers\":1}");
+    run_folder_line(&folder, RUN_LOG_STATS, "{\"tick\":1}");
+    run_folder_line(&folder, RUN_LOG_STATS, "{\"tick\":2}");
     run_folder_close(&folder);
     assert_text(in_folder(folder.path, "log.txt"), "a line\n");
     assert_text(in_folder(folder.path, "events.jsonl"), "{\"event\":1}\n");
@@ -696,7 +801,7 @@ static void test_a_run_goes_on_in_a_folder_that_was_moved(void **state)
     open_a_run(&folder);
     snprintf(moved, sizeof moved, "%s", in_folder(out, "elsewhere"));
     assert_int_equal(rename(folder.path, moved), 0);
-    run_folder_event(&folder, "{\"event\":1}");
+    run_folder_line(&folder, RUN_LOG_EVENTS, "{\"event\":1}");
     char real[PATH_MAX];
     assert_non_null(realpath(moved, real));
     assert_string_equal(folder.path, real);
@@ -716,7 +821,7 @@ test_a_folder_that_was_removed_ends_nothing_and_is_not_made_again(void **state)
     open_a_run(&folder);
     snprintf(path, sizeof path, "%s", folder.path);
     run_command(text, sizeof text, "rm -r '%s'", path);
-    run_folder_event(&folder, "{\"event\":1}");
+    run_folder_line(&folder, RUN_LOG_EVENTS, "{\"event\":1}");
     run_folder_log(&folder, "a line");
     assert_int_equal(folder.is_lost, 1);
     assert_false(path_exists(path));
@@ -742,6 +847,8 @@ int main(void)
         TEST(test_a_resume_moves_later_lines_to_a_backup),
         TEST(test_a_line_that_a_crash_cut_short_goes_to_the_backup),
         TEST(test_lines_of_a_rollback_that_has_not_come_yet_go_to_the_backup),
+        TEST(test_a_table_has_a_heading_and_a_row_a_tick),
+        TEST(test_rows_that_do_not_fit_the_heading_go_to_the_backup),
         TEST(test_a_log_without_later_lines_is_left_alone),
         TEST(test_lines_that_cannot_be_moved_stay),
         TEST(test_a_resume_clears_away_what_a_kill_left),

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/view/progress.h"
+#include "kernels/base/process.h"
 #include "app/report.h"
 #include "app/train/train.h"
 #include "kernels/ops.h"

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "app/view/progress.h"
+#include "kernels/base/process.h"
 
 enum {
     GROUPS = 100,

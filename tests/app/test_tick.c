@@ -1,4 +1,4 @@
-/* test_progress.c - numbers that are right, lines that a person reads at a glance. */
+/* test_tick.c - numbers that are right, lines that a person reads at a glance. */
 #include "tests/support/support.h"
 
 #include <fcntl.h>
@@ -11,7 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "app/view/progress.h"
+#include "app/record/tick.h"
+#include "kernels/base/process.h"
+#include "kernels/base/text.h"
+#include "app/files/terminal.h"
 #include "kernels/base/status.h"
 #include "tests/app/disk.h"
 

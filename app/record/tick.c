@@ -1,4 +1,4 @@
-#include "app/view/progress.h"
+#include "app/record/tick.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "app/files/json_text.h"
-
 #include "kernels/base/status.h"
+#include "kernels/base/text.h"
 
 /* ---- statistics ------------------------------------------------------------------ */
 
@@ -141,6 +141,93 @@ void tick_line(const struct tick *tick, char *text, size_t bytes)
     snprintf(text, bytes, "%s", line);
 }
 
+/* ---- every number of a tick, by name --------------------------------------------- */
+
+struct value_list {
+    struct tick_value *value;
+    int count;
+};
+
+static void put(struct value_list *list, const char *key,
+                const struct statistic *statistic)
+{
+    CHECK(list->count < TICK_VALUES, "%s", key);
+    list->value[list->count++] = (struct tick_value){.key = key, .of = *statistic};
+}
+
+// What only some runs have.
+static void put_extra(struct value_list *list, const char *key,
+                      const struct statistic *statistic)
+{
+    put(list, key, statistic);
+    list->value[list->count - 1].is_extra = 1;
+}
+
+static struct statistic one(double value)
+{
+    struct statistic statistic = {0};
+    if (isfinite(value)) // else it is not known
+        statistic_add(&statistic, value);
+    return statistic;
+}
+
+static void put_one(struct value_list *list, const char *key, double value)
+{
+    struct statistic statistic = one(value);
+    put(list, key, &statistic);
+}
+
+static void put_scale(struct value_list *list, const struct tick *tick, int network,
+                      const char *key, const char *skipped_key)
+{
+    if (tick->scale_over_tick[network].num > 0)
+        put(list, key, &tick->scale_over_tick[network]);
+    else
+        put_one(list, key, (double)tick->scale[network]);
+    put_one(list, skipped_key, (double)tick->skipped[network]);
+}
+
+static void put_extras(struct value_list *list, const struct tick *tick)
+{
+    static const char *const norm_keys[] = {"Grad/G_norm", "Grad/D_norm"};
+    static const char *const clip_keys[] = {"Grad/G_clipped", "Grad/D_clipped"};
+    static const char *const held_keys[] = {"Scale/G_held", "Scale/D_held"};
+    for (int network = 0; network < ROLES; network++) {
+        struct statistic held = one((double)tick->held[network]), none = {0};
+        put_extra(list, norm_keys[network], &tick->grad_norm[network]);
+        put_extra(list, clip_keys[network], &tick->clipped[network]);
+        put_extra(list, held_keys[network], tick->held[network] > 0 ? &held : &none);
+    }
+    put_extra(list, "Scale/D_fake", &tick->fake_scale_over_tick);
+}
+
+int tick_values(const struct tick *tick, struct tick_value values[TICK_VALUES])
+{
+    struct value_list list = {.value = values};
+    put_one(&list, "Progress/tick", (double)tick->index);
+    put_one(&list, "Progress/kimg", tick->kimg);
+    put_one(&list, "Progress/step", (double)tick->step);
+    put_one(&list, "Progress/epoch", tick->epoch);
+    put_one(&list, "Progress/rollbacks", (double)tick->rollbacks);
+    put_one(&list, "Timing/total_sec", tick->total_sec);
+    put_one(&list, "Timing/sec_per_tick", tick->tick_sec);
+    put_one(&list, "Timing/sec_per_kimg",
+            tick->images_per_sec > 0.0 ? 1000.0 / tick->images_per_sec : (double)NAN);
+    put_one(&list, "Timing/maintenance_sec", tick->maintenance_sec);
+    put_one(&list, "Timing/images_per_sec", tick->images_per_sec);
+    put(&list, "Loss/G/loss", &tick->loss[ROLE_G]);
+    put(&list, "Loss/D/loss", &tick->loss[ROLE_D]);
+    put(&list, "Loss/scores/real", &tick->score_real);
+    put(&list, "Loss/scores/fake", &tick->score_fake);
+    put(&list, "Loss/signs/real", &tick->sign_real);
+    put(&list, "Loss/signs/fake", &tick->sign_fake);
+    put_scale(&list, tick, ROLE_G, "Scale/G", "Scale/G_skipped");
+    put_scale(&list, tick, ROLE_D, "Scale/D", "Scale/D_skipped");
+    put_extras(&list, tick);
+    put_one(&list, "Resources/cpu_mem_gb", tick->cpu_mem_gb);
+    return list.count;
+}
+
 /* ---- stats.jsonl ----------------------------------------------------------------- */
 
 static json_t *number_or_null(double value)
@@ -148,7 +235,7 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static void put(json_t *json, const char *key, const struct statistic *statistic)
+static json_t *statistic_json(const struct statistic *statistic)
 {
     json_t *entry = json_pack("{s:I, s:o, s:o}", "num", (json_int_t)statistic->num,
                               "mean", number_or_null(statistic_mean(statistic)), "std",
@@ -157,74 +244,20 @@ static void put(json_t *json, const char *key, const struct statistic *statistic
         json_object_set_new(entry, "nan", json_integer(statistic->nan));
     if (statistic->inf > 0)
         json_object_set_new(entry, "inf", json_integer(statistic->inf));
-    json_object_set_new(json, key, entry);
-}
-
-static void put_one(json_t *json, const char *key, double value)
-{
-    struct statistic statistic = {0};
-    if (isfinite(value)) // else it is not known
-        statistic_add(&statistic, value);
-    put(json, key, &statistic);
-}
-
-static void put_scale(json_t *json, const struct tick *tick, int network, const char *key,
-                      const char *skipped_key)
-{
-    if (tick->scale_over_tick[network].num > 0)
-        put(json, key, &tick->scale_over_tick[network]);
-    else
-        put_one(json, key, (double)tick->scale[network]);
-    put_one(json, skipped_key, (double)tick->skipped[network]);
-}
-
-// What only some runs have.
-static void put_extras(json_t *json, const struct tick *tick)
-{
-    static const char *const norm_keys[] = {"Grad/G_norm", "Grad/D_norm"};
-    static const char *const clip_keys[] = {"Grad/G_clipped", "Grad/D_clipped"};
-    static const char *const held_keys[] = {"Scale/G_held", "Scale/D_held"};
-    for (int network = 0; network < ROLES; network++) {
-        if (tick->grad_norm[network].num > 0)
-            put(json, norm_keys[network], &tick->grad_norm[network]);
-        if (tick->clipped[network].num > 0)
-            put(json, clip_keys[network], &tick->clipped[network]);
-        if (tick->held[network] > 0)
-            put_one(json, held_keys[network], (double)tick->held[network]);
-    }
-    if (tick->fake_scale_over_tick.num > 0)
-        put(json, "Scale/D_fake", &tick->fake_scale_over_tick);
+    return entry;
 }
 
 char *tick_json(const struct tick *tick, double timestamp)
 {
+    struct tick_value values[TICK_VALUES];
+    int count = tick_values(tick, values);
     json_t *json = json_object();
-    put_one(json, "Progress/tick", (double)tick->index);
-    put_one(json, "Progress/kimg", tick->kimg);
-    put_one(json, "Progress/step", (double)tick->step);
-    put_one(json, "Progress/epoch", tick->epoch);
-    put_one(json, "Progress/rollbacks", (double)tick->rollbacks);
-    put_one(json, "Timing/total_sec", tick->total_sec);
-    put_one(json, "Timing/sec_per_tick", tick->tick_sec);
-    put_one(json, "Timing/sec_per_kimg",
-            tick->images_per_sec > 0.0 ? 1000.0 / tick->images_per_sec : (double)NAN);
-    put_one(json, "Timing/maintenance_sec", tick->maintenance_sec);
-    put_one(json, "Timing/images_per_sec", tick->images_per_sec);
-    put(json, "Loss/G/loss", &tick->loss[ROLE_G]);
-    put(json, "Loss/D/loss", &tick->loss[ROLE_D]);
-    put(json, "Loss/scores/real", &tick->score_real);
-    put(json, "Loss/scores/fake", &tick->score_fake);
-    put(json, "Loss/signs/real", &tick->sign_real);
-    put(json, "Loss/signs/fake", &tick->sign_fake);
-    put_scale(json, tick, ROLE_G, "Scale/G", "Scale/G_skipped");
-    put_scale(json, tick, ROLE_D, "Scale/D", "Scale/D_skipped");
-    put_extras(json, tick);
-    put_one(json, "Resources/cpu_mem_gb", tick->cpu_mem_gb);
+    for (int i = 0; i < count; i++)
+        if (!values[i].is_extra || values[i].of.num > 0)
+            json_object_set_new(json, values[i].key, statistic_json(&values[i].of));
     json_object_set_new(json, "timestamp", number_or_null(timestamp));
     // 15 digits: every decimal that a person would write comes back as it was.
     char *text = json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(15));
     json_decref(json);
     return text;
 }
-
-/* ---- measurements ---------------------------------------------------------------- */

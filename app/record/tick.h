@@ -1,20 +1,13 @@
-/* progress.h - the tick line, the progress bar, and stats.jsonl's objects.
- * Flow:  step records and loss sums -> [progress] -> terminal, log.txt, stats.jsonl.
- * Owns:  nothing but numbers, and whether a bar is on the terminal.
- *
- * On a terminal a bar of one line is redrawn between ticks; in a file only tick lines.
- * Logs go to stderr, results to stdout. NO_COLOR, TERM=dumb and a file turn colour off.
- */
-#ifndef APP_VIEW_PROGRESS_H
-#define APP_VIEW_PROGRESS_H
+/* tick.h - the numbers of a tick, and the forms that they are written in.
+ * Flow:  step records and loss sums -> report -> [tick] -> the sinks (sinks.h).
+ * Owns:  nothing but numbers. */
+#ifndef APP_RECORD_TICK_H
+#define APP_RECORD_TICK_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "app/files/terminal.h"
-#include "app/view/history.h"
-#include "kernels/base/process.h"
-#include "kernels/base/text.h"
+#include "nets/role.h"
 
 /* num, mean and standard deviation of a stream of numbers (StyleGAN's form), over those
  * that are finite; NaN and inf are counted beside them, so that a few do not hide the
@@ -62,6 +55,16 @@ struct tick {
  * of the finite ones, with the others beside ("1.230 (4 nan)"); without a value they are
  * "-". */
 void tick_line(const struct tick *tick, char *text, size_t bytes);
+
+/* A number of the tick, by the name that StyleGAN has for it: "Loss/G/loss". */
+struct tick_value {
+    const char *key;
+    struct statistic of;
+    int is_extra; // only some runs have it: empty in the others
+};
+#define TICK_VALUES 32
+/* All of them, always the same in the same order. Returns how many. */
+int tick_values(const struct tick *tick, struct tick_value values[TICK_VALUES]);
 
 /* One JSON object, StyleGAN's form: {"Progress/kimg": {"num":1,"mean":..,"std":0}, ...,
  * "timestamp": ..}. Keys: Progress/tick, Progress/kimg, Progress/step, Progress/epoch,
