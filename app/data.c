@@ -12,7 +12,7 @@ static void print_help(void)
         "usage: twinscale data check PATH [--preset NAME] [SETTING ...]\n\n"
         "Reads a data set as training with the same settings would, and names every "
         "file\n"
-        "that cannot be used, with its reason. PATH is a folder of PNG files, a file of\n"
+        "that cannot be used, with its reason. PATH is a folder of pictures, a file of\n"
         "MNIST's IDX images, or builtin:fashion, builtin:shapes, fashion-mnist; a preset "
         "may\n"
         "have its own. Of the settings of twinscale train --help, those count that say "

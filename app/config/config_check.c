@@ -55,7 +55,7 @@ static enum status check_data(const struct config *config)
     if (config->data[0])
         return STATUS_OK;
     return status_fail(STATUS_USAGE,
-                       "--data: missing; give a folder of PNG files, an IDX file, "
+                       "--data: missing; give a folder of pictures, an IDX file, "
                        "builtin:fashion or builtin:shapes, or a preset that has its own: "
                        "--preset fmnist-quick");
 }

@@ -104,7 +104,7 @@ _Static_assert(offsetof(struct config, grid_rows) ==
 // In the order of struct config.
 const struct setting settings[] = {
     {"data", TEXT(data), ANY, "", "PATH", GROUP_DATA, RESUME_FREE,
-     "folder of PNG files, IDX file (MNIST's form, .gz too), fashion-mnist, "
+     "folder of pictures (any of PNG, PNM), IDX file (MNIST's form, .gz too), fashion-mnist, "
      "builtin:fashion or builtin:shapes"},
     {"resolution", INT(resolution), CHOICES("auto|28|32|64|128"), "auto", NULL,
      GROUP_DATA, RESUME_FIXED,

@@ -13,10 +13,10 @@
 #include "app/input/idx.h"
 #include "app/input/known.h"
 #include "app/input/load.h"
-#include "app/input/png_read.h"
+#include "app/input/readers.h"
 #include "app/input/sniff.h"
 
-#define PNG_FILE_BYTES_MAX ((size_t)1 << 30)
+#define FILE_BYTES_MAX ((size_t)1 << 30)
 #define REJECTS_TOLD 3
 #define USUAL_RESOLUTION 64
 
@@ -75,14 +75,14 @@ static enum status make_from_file(const void *context, size_t index,
     if (status != STATUS_OK)
         return is_named ? status : STATUS_OK;
     struct file_type type = sniff(head, size);
-    if (type.kind != FILE_PNG && type.kind != FILE_IMAGE && !is_named)
+    if (type.kind != FILE_PICTURE && type.kind != FILE_IMAGE && !is_named)
         return STATUS_OK;
-    if (type.kind != FILE_PNG)
+    if (!type.reader)
         return refuse_type(type, head);
 
     uint8_t *bytes;
-    TRY(read_whole(file->path, PNG_FILE_BYTES_MAX, &bytes, &size));
-    status = picture_from_png(bytes, size, picture);
+    TRY(read_whole(file->path, FILE_BYTES_MAX, &bytes, &size));
+    status = type.reader->read(bytes, size, picture);
     free(bytes);
     return status;
 }
@@ -117,7 +117,7 @@ static enum status open_file(const char *path, const struct dataset_options *opt
     struct file_type type = sniff(head, size);
     if (type.kind == FILE_IDX || type.kind == FILE_GZIP)
         return open_idx(path, options, dataset);
-    if (type.kind == FILE_PNG) {
+    if (type.kind == FILE_PICTURE) {
         struct listed_file file = {(char *)path, 0};
         struct file_list alone = {&file, 1, 1};
         return load_files(&alone, options, dataset);
@@ -125,9 +125,9 @@ static enum status open_file(const char *path, const struct dataset_options *opt
     TRY(refuse_as_dataset(path, type, head, size, ""));
     refuse_type(type, head);
     return status_fail(STATUS_DATA,
-                       "%s: %s; expected are a folder of PNG files, a PNG file or an IDX "
-                       "file of images (plain or gzip)",
-                       path, status_message());
+                       "%s: %s; expected are a folder of pictures, a picture (%s) or an "
+                       "IDX file of images (plain or gzip)",
+                       path, status_message(), reader_names());
 }
 
 static enum status open_path(const char *path, const struct dataset_options *options,
@@ -193,7 +193,7 @@ static enum status open_known(const char *name, const struct dataset_options *op
         return open_builtin("builtin:fashion", options, dataset);
     return status_fail(STATUS_DATA,
                        "%s: no such file, folder or known data set; give a "
-                       "folder of PNG files, an IDX file, fashion-mnist, "
+                       "folder of pictures, an IDX file, fashion-mnist, "
                        "builtin:fashion or builtin:shapes",
                        name);
 }
@@ -271,9 +271,9 @@ enum status dataset_require_images(const char *path, const struct dataset *datas
     size_t rejects = dataset->reject_count;
     if (rejects == 0)
         return status_fail(STATUS_DATA,
-                           "%s: holds no images; expected are PNG files, in it "
-                           "or in folders below it",
-                           path);
+                           "%s: holds no images; expected are pictures (%s), in it or in "
+                           "folders below it",
+                           path, reader_names());
     if (rejects == 1)
         return status_fail(STATUS_DATA, "%s: %s", dataset->rejects[0].path,
                            dataset->rejects[0].reason);

@@ -43,7 +43,7 @@ static enum status refuse_magic(const char *path, uint32_t magic)
     return status_fail(
         STATUS_DATA,
         "%s: not an IDX file: it begins with 0x%08x, images with 0x00000803; "
-        "give an IDX file of images or a folder of PNG files",
+        "give an IDX file of images or a folder of pictures",
         path, magic);
 }
 

@@ -1,5 +1,5 @@
 /* picture.h - one decoded image, of any size, with 1 to 4 channels.
- * Flow:  png_read, idx, the built-in sets -> [picture] -> resize -> dataset.
+ * Flow:  readers, idx, the built-in sets -> [picture] -> resize -> dataset.
  * Owns:  its pixels; picture_release() frees them. */
 #ifndef APP_INPUT_PICTURE_H
 #define APP_INPUT_PICTURE_H
@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #include "kernels/base/status.h"
+
+#define PICTURE_BYTES_MAX ((size_t)512 << 20) // that a file may become
 
 // 1: grey; 2: grey, alpha; 3: red, green, blue; 4: red, green, blue, alpha.
 struct picture {

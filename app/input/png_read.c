@@ -81,11 +81,11 @@ static int read_pixels(struct png_reader *reader)
     struct picture *picture = &reader->picture;
     size_t row_bytes = png_get_rowbytes(png, reader->info);
     int height = (int)png_get_image_height(png, reader->info);
-    if (row_bytes > PNG_DECODED_BYTES_MAX / (size_t)height) {
+    if (row_bytes > PICTURE_BYTES_MAX / (size_t)height) {
         snprintf(reader->problem, sizeof reader->problem,
                  "%u x %d pixels need more than %zu MB",
                  (unsigned)png_get_image_width(png, reader->info), height,
-                 PNG_DECODED_BYTES_MAX >> 20);
+                 PICTURE_BYTES_MAX >> 20);
         return 0;
     }
     reader->status = picture_create(picture, (int)png_get_image_width(png, reader->info),

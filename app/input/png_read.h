@@ -13,13 +13,11 @@
 
 #include "app/input/picture.h"
 
-#define PNG_DECODED_BYTES_MAX ((size_t)512 << 20)
-
 /* True when the bytes begin with PNG's signature. */
 int is_png(const uint8_t *bytes, size_t size);
 
 /* The channels are the file's own, 1 to 4. STATUS_DATA when it is no PNG, is damaged or
- * cut short, or needs more than PNG_DECODED_BYTES_MAX; the message is the reason alone,
+ * cut short, or needs more than PICTURE_BYTES_MAX; the message is the reason alone,
  * without a path, which the caller knows. */
 enum status picture_from_png(const uint8_t *bytes, size_t size, struct picture *picture);
 

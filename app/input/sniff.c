@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "app/input/readers.h"
+
 // A row matches when all `length` bytes at `offset` do.
 static const struct signature {
     int offset, length;
@@ -15,7 +17,6 @@ static const struct signature {
     enum file_kind kind;
     const char *name;
 } signatures[] = {
-    {0, 8, "\x89PNG\r\n\x1a\n", FILE_PNG, "PNG"},
     {0, 3, "\xff\xd8\xff", FILE_IMAGE, "JPEG"},
     {8, 4, "WEBP", FILE_IMAGE, "WebP"},
     {0, 4, "GIF8", FILE_IMAGE, "GIF"},
@@ -47,14 +48,13 @@ static const struct signature {
     {0, 4, "PAR1", FILE_ARRAYS, "Parquet"},
 };
 
-/* BMP and PNM begin with two letters, as many a text does; one more byte decides. */
+/* BMP and PAM begin with two letters, as many a text does; one more byte decides. */
 static const char *short_signature(const uint8_t *head, size_t size)
 {
     if (size >= 10 && memcmp(head, "BM", 2) == 0 && memcmp(head + 6, "\0\0\0\0", 4) == 0)
         return "BMP";
-    if (size >= 3 && head[0] == 'P' && head[1] >= '1' && head[1] <= '7' &&
-        (head[2] == '\n' || head[2] == ' '))
-        return "PNM";
+    if (size >= 3 && memcmp(head, "P7\n", 3) == 0)
+        return "PAM";
     return NULL;
 }
 
@@ -79,24 +79,27 @@ int is_text(const uint8_t *head, size_t size)
 struct file_type sniff(const uint8_t *head, size_t size)
 {
     if (size == 0)
-        return (struct file_type){FILE_EMPTY, "empty"};
+        return (struct file_type){FILE_EMPTY, "empty", NULL};
+    const struct reader *reader = reader_of(head, size);
+    if (reader)
+        return (struct file_type){FILE_PICTURE, reader->name, reader};
     if (is_npz(head, size))
-        return (struct file_type){FILE_ARRAYS, "NumPy"};
+        return (struct file_type){FILE_ARRAYS, "NumPy", NULL};
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
         const struct signature *s = &signatures[i];
         if (size >= (size_t)(s->offset + s->length) &&
             memcmp(head + s->offset, s->bytes, (size_t)s->length) == 0)
-            return (struct file_type){s->kind, s->name};
+            return (struct file_type){s->kind, s->name, NULL};
     }
     const char *name = short_signature(head, size);
     if (name)
-        return (struct file_type){FILE_IMAGE, name};
+        return (struct file_type){FILE_IMAGE, name, NULL};
 
     // IDX: two zeros, the code of a number type, how many dimensions.
     if (size >= 4 && head[0] == 0 && head[1] == 0 && head[2] >= 0x08 && head[2] <= 0x0e &&
         head[3] >= 1 && head[3] <= 8)
-        return (struct file_type){FILE_IDX, "IDX"};
-    return (struct file_type){FILE_OTHER, "unknown"};
+        return (struct file_type){FILE_IDX, "IDX", NULL};
+    return (struct file_type){FILE_OTHER, "unknown", NULL};
 }
 
 int is_named_like_an_image(const char *path)
@@ -213,16 +216,16 @@ enum status refuse_type(struct file_type type, const uint8_t *head)
             STATUS_DATA, "%s is not read by this version; convert it to PNG", type.name);
     case FILE_IDX:
         return status_fail(STATUS_DATA,
-                           "an IDX file, not a PNG; name it alone to use it");
+                           "an IDX file, not a picture; name it alone to use it");
     case FILE_GZIP:
     case FILE_ARCHIVE:
-        return status_fail(STATUS_DATA, "%s data, not a PNG; unpack it", type.name);
+        return status_fail(STATUS_DATA, "%s data, not a picture; unpack it", type.name);
     case FILE_ARRAYS:
-        return status_fail(STATUS_DATA, "%s arrays, not a PNG; save each image as one",
-                           type.name);
+        return status_fail(
+            STATUS_DATA, "%s arrays, not a picture; save each image as a PNG", type.name);
     default:
         return status_fail(STATUS_DATA,
-                           "not a PNG: it begins with the bytes %02x %02x %02x %02x",
+                           "not a picture: it begins with the bytes %02x %02x %02x %02x",
                            head[0], head[1], head[2], head[3]);
     }
 }

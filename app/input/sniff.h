@@ -12,9 +12,9 @@
 enum file_kind {
     FILE_OTHER, // nothing known
     FILE_EMPTY,
-    FILE_PNG,
-    FILE_IMAGE, // an image format that this program does not read
-    FILE_IDX,   // MNIST's format, of whatever type and shape
+    FILE_PICTURE, // of a format in readers.h
+    FILE_IMAGE,   // an image format that this program does not read
+    FILE_IDX,     // MNIST's format, of whatever type and shape
     FILE_GZIP,
     FILE_ARCHIVE,
     FILE_ARRAYS // numbers in a form of their own: NumPy, HDF5
@@ -22,9 +22,12 @@ enum file_kind {
 
 #define SNIFF_BYTES 264 // a tar archive is known by the bytes from 257 on
 
+struct reader;
+
 struct file_type {
     enum file_kind kind;
-    const char *name; // "JPEG", for messages
+    const char *name;            // "JPEG", for messages
+    const struct reader *reader; // of a picture
 };
 
 struct file_type sniff(const uint8_t *head, size_t size);

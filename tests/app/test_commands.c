@@ -563,7 +563,7 @@ static void test_files_that_cannot_be_used_are_named_by_runs_and_dry_runs(void *
         "train --data OUT/mixed --g-width 4 --d-width 4 --batch 4 --resolution 28 "
         "--kimg 0.004 --preview off --out OUT/by_mixed"};
     for (int i = 0; i < 2; i++) {
-        expect(0, "/mixed/9.png: not a PNG: it begins with the bytes 6e 6f 0a", calls[i]);
+        expect(0, "/mixed/9.png: not a picture: it begins with the bytes 6e 6f 0a", calls[i]);
         expect(0, " passed over ", calls[i]);
         expect(0, "and 2 more files that cannot be used", calls[i]);
         expect(0, "4 images are few", calls[i]);

@@ -652,7 +652,7 @@ static void test_text_that_a_json_file_cannot_hold_is_refused(void **state)
 static void test_settings_that_contradict_each_other_are_refused(void **state)
 {
     (void)state;
-    assert_refused("", STATUS_USAGE, "--data: missing; give a folder of PNG files");
+    assert_refused("", STATUS_USAGE, "--data: missing; give a folder of pictures");
     assert_refused("photos --batch 1", STATUS_USAGE,
                    "--batch: 1 image cannot be normalised");
     assert_refused("photos --kimg 0.01", STATUS_USAGE,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "app/config/config_table.h"
+#include "app/input/readers.h"
 #include "tests/support/support.h"
 
 /* The whole text; the caller frees. */
@@ -69,6 +70,18 @@ static void test_help_tells_defaults_limits_and_presets(void **state)
     free(text);
 }
 
+static void test_help_names_every_format_of_pictures(void **state)
+{
+    (void)state;
+    char *text = unwrapped(help_text()), list[128] = "(any of ";
+    const char *names = reader_names(); // "PNG or PNM"
+    for (const char *end; (end = strstr(names, " or ")); names = end + 4)
+        strncat(strncat(list, names, (size_t)(end - names)), ", ", 3);
+    strncat(list, names, 32);
+    assert_non_null(strstr(text, strcat(list, ")")));
+    free(text);
+}
+
 static void test_help_names_every_setting_preset_and_default(void **state)
 {
     (void)state;
@@ -123,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help_fits_90_columns_and_has_no_trailing_blanks),
         cmocka_unit_test(test_help_tells_defaults_limits_and_presets),
+        cmocka_unit_test(test_help_names_every_format_of_pictures),
         cmocka_unit_test(test_help_names_every_setting_preset_and_default),
         cmocka_unit_test(test_help_begins_with_usage_and_commands_that_work),
     };

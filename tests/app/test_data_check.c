@@ -39,7 +39,7 @@ static void test_data_check_tells_everything_training_would_see(void **state)
         "         1 colour with alpha\n"
         "unusable:\n"
         "  %1$s/a.jpg: JPEG is not read by this version; convert it to PNG\n"
-        "  %1$s/b/page.png: not a PNG: it begins with the bytes 3c 68 74 6d\n"
+        "  %1$s/b/page.png: not a picture: it begins with the bytes 3c 68 74 6d\n"
         "  %1$s/b/photo: WebP is not read by this version; convert it to PNG\n"
         "  %1$s/empty.png: the file is empty\n"
         "  %1$s/z-link.png: cannot be opened: No such file or directory\n"

@@ -38,7 +38,7 @@ static void test_every_unusable_file_is_named_with_its_reason(void **state)
     fill_folder();
     static const char *const rejects[][2] = {
         {"a.jpg", "JPEG is not read by this version; convert it to PNG"},
-        {"b/page.png", "not a PNG: it begins with the bytes 3c 68 74 6d"},
+        {"b/page.png", "not a picture: it begins with the bytes 3c 68 74 6d"},
         {"b/photo", "WebP is not read by this version; convert it to PNG"},
         {"empty.png", "the file is empty"},
         {"z-link.png", "cannot be opened: No such file or directory"},
@@ -79,9 +79,9 @@ static void test_other_content_under_an_image_name_is_told_apart(void **state)
     assert_int_equal(truncate(in("d.png"), INT64_C(2) << 30), 0); // a hole, not 2 GB
     write_png(in("e.png"), 28, 28, 0, grey_40);
     static const char *const reasons[] = {
-        "an IDX file, not a PNG; name it alone to use it",
-        "gzip data, not a PNG; unpack it",
-        "zip data, not a PNG; unpack it",
+        "an IDX file, not a picture; name it alone to use it",
+        "gzip data, not a picture; unpack it",
+        "zip data, not a picture; unpack it",
         "has 2048 MB, more than 1024 MB",
     };
     struct dataset *dataset = opened(folder, options_of(28, 0));
@@ -223,6 +223,24 @@ static void test_one_png_is_a_data_set_of_one(void **state)
     assert_int_equal(dataset->count, 1);
     assert_int_equal(dataset->channels, 3);
     assert_string_equal(dataset->name, "My-cat-2");
+    dataset_close(dataset);
+}
+
+static void test_pictures_of_all_formats_lie_in_one_folder(void **state)
+{
+    (void)state;
+    write_png(in("a.png"), 2, 2, 0, grey_40);
+    write_file(in("b.pgm"), "P5 2 2 255\n\x0a\x14\x1e\x28", 15);
+    write_file(in("c"), "P5 2 2 255\n\0\0\0\0", 15); // told by its bytes
+    write_file(in("d.ppm"), "P6 2 2 255\n\0", 12);
+    struct dataset *dataset = opened(folder, options_of(2, 0));
+    assert_int_equal(dataset->count, 3);
+    assert_memory_equal(dataset->pixels + 4, "\x0a\x14\x1e\x28\0\0\0\0", 8);
+    assert_int_equal(dataset->reject_count, 1);
+    assert_string_equal(dataset->rejects[0].reason, "damaged PNM (the file ends early)");
+    dataset_close(dataset);
+    dataset = opened(in("b.pgm"), options_of(2, 0));
+    assert_int_equal(dataset->count, 1);
     dataset_close(dataset);
 }
 
@@ -445,6 +463,7 @@ int main(void)
         DATA_TEST(test_a_folder_without_a_usable_image_is_an_error_that_lists_some),
         DATA_TEST(test_paths_that_are_no_data_get_a_sentence),
         DATA_TEST(test_one_png_is_a_data_set_of_one),
+        DATA_TEST(test_pictures_of_all_formats_lie_in_one_folder),
         DATA_TEST(test_channels_follow_the_first_image_without_its_alpha),
         DATA_TEST(test_alpha_is_kept_when_asked_for_and_else_composed_over_black),
         DATA_TEST(test_the_result_does_not_depend_on_the_number_of_threads),
