@@ -18,8 +18,6 @@ _Static_assert((int)LAYER_ACTIVATIONS == (int)SURVEY_ACTIVATION &&
                    (int)LAYER_WEIGHT_GRADIENTS == (int)SURVEY_WEIGHT_GRADIENT,
                "the heat map counts tensors as the survey does");
 
-static const char *const pass_names[GAN_PASSES] = {"real", "fakes", "generator"};
-
 /* ---- one tensor ------------------------------------------------------------------ */
 
 struct tensor_facts {
@@ -56,13 +54,13 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(strtod(digits, NULL)) : json_null();
 }
 
-static json_t *tensor_json(enum gan_pass pass, const struct survey_entry *entry,
+static json_t *tensor_json(const char *pass, const struct survey_entry *entry,
                            const struct tensor_facts *facts)
 {
     char layer[NET_NAME_MAX + 8];
     json_t *json =
-        json_pack("{s:s, s:s, s:s}", "pass", pass_names[pass], "layer",
-                  survey_layer(entry, layer), "tensor", survey_kind_name(entry->kind));
+        json_pack("{s:s, s:s, s:s}", "pass", pass, "layer", survey_layer(entry, layer),
+                  "tensor", survey_kind_name(entry->kind));
     json_object_set_new(json, "mean", number_or_null(facts->mean));
     json_object_set_new(json, "std", number_or_null(facts->std));
     json_object_set_new(json, "max", number_or_null(facts->max));
@@ -76,9 +74,10 @@ static json_t *tensor_json(enum gan_pass pass, const struct survey_entry *entry,
 /* ---- one look -------------------------------------------------------------------- */
 
 // In G's pass D only hands on, at G's scale: the map shows D in its own passes.
-static int is_in_map(enum gan_pass pass, const struct survey_entry *entry)
+static int is_in_map(const struct passes *passes, int pass,
+                     const struct survey_entry *entry)
 {
-    return (pass == PASS_G_MAIN) == (entry->net->name[0] == 'g');
+    return (passes->row[pass].trains == ROLE_G) == (entry->net->name[0] == 'g');
 }
 
 static void add_to_column(const struct report *report, struct layer_column *column,
@@ -119,16 +118,18 @@ static void begin_line(const struct report *report, struct look_line *line,
 
 // `reference` may be NULL; and `column`, of the heat map.
 static void add_tensors(const struct report *report, json_t *tensors,
-                        struct layer_column *column, enum gan_pass pass,
+                        struct layer_column *column, int pass,
                         const struct survey *survey, const struct survey_stats *stats,
                         const struct survey_stats *reference)
 {
+    const struct passes *passes = &report->trainer->gan.passes;
     for (int i = 0; i < survey->count; i++) {
         const struct survey_entry *entry = &survey->entry[i];
         struct tensor_facts facts =
             facts_of(entry, &stats[i], reference ? &reference[i] : NULL);
-        json_array_append_new(tensors, tensor_json(pass, entry, &facts));
-        if (column && is_in_map(pass, entry))
+        json_array_append_new(tensors,
+                              tensor_json(passes->row[pass].word, entry, &facts));
+        if (column && is_in_map(passes, pass, entry))
             add_to_column(report, column, entry, &facts);
     }
 }
@@ -136,7 +137,7 @@ static void add_tensors(const struct report *report, json_t *tensors,
 static void add_view(const struct report *report, json_t *tensors,
                      struct layer_column *column, const struct probe_view *view)
 {
-    for (int pass = 0; pass < GAN_PASSES; pass++)
+    for (int pass = 0; pass < report->trainer->gan.passes.count; pass++)
         if (view->has[pass])
             add_tensors(report, tensors, column, pass,
                         &report->trainer->probe.survey[pass], view->stats[pass],

@@ -11,8 +11,10 @@
 
 enum role { ROLE_NONE = -1, ROLE_G, ROLE_D, ROLES };
 
-/* Forward through a loss and backward from it, in the order of a step. */
+/* Forward through a loss and backward from it: those of every GAN. A run may have more,
+ * numbered after them. */
 enum gan_pass { PASS_NONE = -1, PASS_D_REAL, PASS_D_FAKE, PASS_G_MAIN, GAN_PASSES };
+#define PASSES_MAX 6
 
 /* "g" and "d": in names of layers, parameters, settings and files. */
 static inline const char *role_name(int role)

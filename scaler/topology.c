@@ -33,7 +33,8 @@ static int same_rule(const struct grad_scaler_config *a,
 }
 
 enum status topology_create(struct topology *topology, enum topology_kind kind,
-                            enum skip_rule skip, const struct scaled network[ROLES])
+                            enum skip_rule skip, const struct scaled network[ROLES],
+                            const struct topology_pass pass[], int passes)
 {
     const struct grad_scaler *g = network[ROLE_G].scaler, *d = network[ROLE_D].scaler;
     int is_shared = kind == TOPOLOGY_SHARED || kind == TOPOLOGY_SHARED_PER_STEP;
@@ -45,6 +46,10 @@ enum status topology_create(struct topology *topology, enum topology_kind kind,
                                   .kind = kind,
                                   .skip = skip,
                                   .network = {network[ROLE_G], network[ROLE_D]}};
+    CHECK(passes <= PASSES_MAX, "%d", passes);
+    for (int i = 0; i < passes; i++)
+        topology->scaler_of[i] =
+            kind == TOPOLOGY_PER_LOSS ? pass[i].per_loss : (int)pass[i].trains;
     return kind == TOPOLOGY_PER_LOSS ? create_fake(topology) : STATUS_OK;
 }
 
@@ -60,37 +65,30 @@ void topology_release(struct topology *topology)
 
 /* ---- what a loss carries --------------------------------------------------------- */
 
-static const int scaler_of[TOPOLOGIES][GAN_PASSES] = {
-    [TOPOLOGY_PER_NETWORK] = {ROLE_D, ROLE_D, ROLE_G},
-    [TOPOLOGY_SHARED] = {ROLE_D, ROLE_D, ROLE_G}, // with one scale
-    [TOPOLOGY_SHARED_PER_STEP] = {ROLE_D, ROLE_D, ROLE_G},
-    [TOPOLOGY_PER_LOSS] = {ROLE_D, SCALER_D_FAKE, ROLE_G},
-};
-
-int topology_has_own_grads(const struct topology *topology, enum gan_pass pass)
+int topology_has_own_grads(const struct topology *topology, int pass)
 {
-    return scaler_of[topology->kind][pass] == SCALER_D_FAKE;
+    return topology->scaler_of[pass] == SCALER_D_FAKE;
 }
 
-int topology_begins(const struct topology *topology, enum gan_pass pass)
+int topology_begins(const struct topology *topology, int pass)
 {
-    const int *scaler = scaler_of[topology->kind];
-    for (int before = 0; before < (int)pass; before++)
+    const int *scaler = topology->scaler_of;
+    for (int before = 0; before < pass; before++)
         if (scaler[before] == scaler[pass])
             return 0;
     return 1;
 }
 
-struct scaler_state *topology_scale(struct topology *topology, enum gan_pass pass)
+struct scaler_state *topology_scale(struct topology *topology, int pass)
 {
-    int scaler = scaler_of[topology->kind][pass];
+    int scaler = topology->scaler_of[pass];
     return grad_scaler_scale(scaler == SCALER_D_FAKE ? &topology->fake
                                                      : topology->network[scaler].scaler);
 }
 
-float *topology_grads(const struct topology *topology, enum gan_pass pass)
+float *topology_grads(const struct topology *topology, int pass)
 {
-    int scaler = scaler_of[topology->kind][pass];
+    int scaler = topology->scaler_of[pass];
     const struct gradients *gradients =
         scaler == SCALER_D_FAKE ? &topology->fake_grads
                                 : &topology->network[scaler].optimizer->gradients;

@@ -36,8 +36,7 @@ enum topology_kind {
     TOPOLOGY_PER_NETWORK,
     TOPOLOGY_SHARED, // D and G step in turn, once each
     TOPOLOGY_SHARED_PER_STEP,
-    TOPOLOGY_PER_LOSS,
-    TOPOLOGIES
+    TOPOLOGY_PER_LOSS
 };
 
 /* Which scaler a pass belongs to: that of a role, or topology.fake. */
@@ -52,11 +51,19 @@ struct scaled {
     float clip_norm; // of the unscaled gradients, at most; 0: no clipping
 };
 
+/* What a pass brings: the network that it trains, and the scaler that it has in
+ * TOPOLOGY_PER_LOSS, of a role or SCALER_D_FAKE. */
+struct topology_pass {
+    enum role trains;
+    int per_loss;
+};
+
 struct topology {
     struct device *device;
     enum topology_kind kind;
     enum skip_rule skip;
     struct scaled network[ROLES];
+    int scaler_of[PASSES_MAX]; // each pass's: of a role, or SCALER_D_FAKE
 
     // PER_LOSS only.
     struct grad_scaler fake; // of D's loss on fakes; its counters are those of D's steps
@@ -65,23 +72,25 @@ struct topology {
     struct arena arena;
 };
 
-/* The scalers are created, with one config where they share a scale (CHECK). */
+/* The scalers are created, with one config where they share a scale (CHECK). `pass` are
+ * the passes of a step in their order. */
 enum status topology_create(struct topology *topology, enum topology_kind kind,
-                            enum skip_rule skip, const struct scaled network[ROLES]);
+                            enum skip_rule skip, const struct scaled network[ROLES],
+                            const struct topology_pass pass[], int passes);
 void topology_release(struct topology *topology);
 
 /* The state that a pass multiplies its loss's seed by. */
-struct scaler_state *topology_scale(struct topology *topology, enum gan_pass pass);
+struct scaler_state *topology_scale(struct topology *topology, int pass);
 
 /* Where the weight gradients of a pass go: its network's block, or where the pass has a
  * scaler of its own a block of its own. */
-float *topology_grads(const struct topology *topology, enum gan_pass pass);
+float *topology_grads(const struct topology *topology, int pass);
 
 /* True for a pass whose gradients carry topology.fake's scale. */
-int topology_has_own_grads(const struct topology *topology, enum gan_pass pass);
+int topology_has_own_grads(const struct topology *topology, int pass);
 
 /* True for the first pass of a step whose gradients go where this one's do. */
-int topology_begins(const struct topology *topology, enum gan_pass pass);
+int topology_begins(const struct topology *topology, int pass);
 
 /* Once the gradients of all losses are there, summed over the ranks: checks, clips, steps
  * or skips. Until topology_update() the network's state tells what was found. */

@@ -70,7 +70,7 @@ static size_t run_bytes(const struct trainer *trainer)
             trainer->scaler[network].arena.bytes + trainer->survey[network].arena.bytes +
             net_bytes(&probe->reference.net[network]);
     }
-    for (int pass = 0; pass < GAN_PASSES; pass++)
+    for (int pass = 0; pass < probe->passes; pass++)
         bytes +=
             probe->survey[pass].arena.bytes + probe->reference_survey[pass].arena.bytes;
     return bytes;

@@ -40,11 +40,11 @@ static int find_in_view(const struct trainer *trainer, int slot,
                         struct diagnosis *diagnosis)
 {
     const struct probe_view *view = probe_of_skip(trainer, slot);
-    int is_bad[GAN_PASSES] = {0}, first = PASS_NONE;
+    int is_bad[PASSES_MAX] = {0}, first = PASS_NONE;
     diagnosis->facts.was_repeated = view != NULL;
     diagnosis->facts.was_tried_at_one = view && view->was_tried_at_one;
     diagnosis->facts.overflows_at_one = view && view->overflows_at_one;
-    for (int pass = GAN_PASSES - 1; view && pass >= 0; pass--) {
+    for (int pass = trainer->gan.passes.count - 1; view && pass >= 0; pass--) {
         const struct survey *survey = &trainer->probe.survey[pass];
         struct nonfinite_place place;
         if (!view->has[pass] ||
@@ -59,7 +59,7 @@ static int find_in_view(const struct trainer *trainer, int slot,
     diagnosis->facts.is_repeatable = 1;
     take_stats(trainer, diagnosis, &trainer->probe.survey[first],
                &view->stats[first][diagnosis->place.entry]);
-    diagnosis->pass = pass_rows[first].word;
+    diagnosis->pass = trainer->gan.passes.row[first].word;
     diagnosis->is_exact = 1;
     // Weight gradients of both passes are added up: the activations' own tell the pass.
     const struct survey *fakes = &trainer->probe.survey[PASS_D_FAKE];

@@ -15,10 +15,10 @@
 /* One scale while it is looked for. `good` and `bad` are exponents, and lie beyond those
  * that are tried as long as nothing is known. */
 struct target {
+    int index; // of a role, or SCALER_D_FAKE
     struct grad_scaler *scaler;
     const float *grads; // that carry it
     size_t elements;
-    int first_pass, last_pass;  // enum gan_pass: where its gradients are made
     struct scaler_state before; // as the run begins with it, but for the scale
     int good, bad, ceiling, tried;
     int was_good, stride;         // how the search goes on
@@ -50,36 +50,46 @@ static int is_wanted(const struct trainer *trainer, int network)
            trainer->scaler[network].config.enabled;
 }
 
-// True where a gradient on the way of these passes is stored in f16.
-static int has_f16(const struct probe *probe, const struct target *target)
+// True for a pass whose gradients carry the scale.
+static int carries(const struct trainer *trainer, int pass, const struct target *target)
 {
-    for (int pass = target->first_pass; pass <= target->last_pass; pass++)
-        for (int i = 0; i < probe->survey[pass].count; i++)
-            if (probe->survey[pass].entry[i].kind == SURVEY_ACTIVATION_GRADIENT &&
-                probe->survey[pass].entry[i].dtype == DTYPE_F16)
+    return trainer->topology.scaler_of[pass] == target->index;
+}
+
+// True where a gradient on the way of these passes is stored in f16.
+static int has_f16(const struct trainer *trainer, const struct target *target)
+{
+    for (int pass = 0; pass < trainer->gan.passes.count; pass++) {
+        const struct survey *survey = &trainer->probe.survey[pass];
+        for (int i = 0; carries(trainer, pass, target) && i < survey->count; i++)
+            if (survey->entry[i].kind == SURVEY_ACTIVATION_GRADIENT &&
+                survey->entry[i].dtype == DTYPE_F16)
                 return 1;
+    }
     return 0;
 }
 
-static void add_target(struct search *search, struct found_scales *found, int network,
-                       enum gan_pass loss, int last_pass)
+// `index`: of a role, or SCALER_D_FAKE.
+static void add_target(struct search *search, struct found_scales *found, int index)
 {
     struct trainer *trainer = search->trainer;
-    int is_fake = topology_has_own_grads(&trainer->topology, loss);
+    struct topology *topology = &trainer->topology;
+    int is_fake = index == SCALER_D_FAKE, network = is_fake ? ROLE_D : index, pass = 0;
+    while (topology->scaler_of[pass] != index)
+        pass++;
     struct target *target = &search->target[search->count++];
-    *target = (struct target){.scaler = is_fake ? &trainer->topology.fake
-                                                : &trainer->scaler[network],
-                              .grads = topology_grads(&trainer->topology, loss),
-                              .elements = trainer->gan.net[network].param_elements,
-                              .first_pass = (int)loss,
-                              .last_pass = last_pass,
-                              .found = &found->of[found->count++]};
+    *target =
+        (struct target){.index = index,
+                        .scaler = is_fake ? &topology->fake : &trainer->scaler[network],
+                        .grads = topology_grads(topology, pass),
+                        .elements = trainer->gan.net[network].param_elements,
+                        .found = &found->of[found->count++]};
     *target->found = (struct found_scale){.network = network, .loss = ""};
-    if (network == ROLE_D && last_pass == (int)loss)
+    if (network == ROLE_D && topology->kind == TOPOLOGY_PER_LOSS)
         target->found->loss = is_fake ? "fakes" : "real";
     int usual = ilogb(grad_scaler_default_config().init_scale);
     target->before = grad_scaler_read(target->scaler);
-    target->ceiling = has_f16(&trainer->probe, target) ? INIT_EXPONENT_MAX : usual;
+    target->ceiling = has_f16(trainer, target) ? INIT_EXPONENT_MAX : usual;
     target->good = INIT_EXPONENT_MIN - 1;
     target->bad = target->ceiling + 1;
     target->tried = usual;
@@ -88,14 +98,11 @@ static void add_target(struct search *search, struct found_scales *found, int ne
 static void list_targets(struct search *search, struct found_scales *found)
 {
     const struct trainer *trainer = search->trainer;
-    int is_per_loss = trainer->topology.kind == TOPOLOGY_PER_LOSS;
-    if (is_wanted(trainer, ROLE_G))
-        add_target(search, found, ROLE_G, PASS_G_MAIN, PASS_G_MAIN);
-    if (is_wanted(trainer, ROLE_D))
-        add_target(search, found, ROLE_D, PASS_D_REAL,
-                   is_per_loss ? PASS_D_REAL : PASS_D_FAKE);
-    if (is_wanted(trainer, ROLE_D) && is_per_loss)
-        add_target(search, found, ROLE_D, PASS_D_FAKE, PASS_D_FAKE);
+    for (int role = 0; role < ROLES; role++)
+        if (is_wanted(trainer, role))
+            add_target(search, found, role);
+    if (is_wanted(trainer, ROLE_D) && trainer->topology.kind == TOPOLOGY_PER_LOSS)
+        add_target(search, found, SCALER_D_FAKE);
 }
 
 static enum status open_search(struct search *search)
@@ -162,7 +169,9 @@ static void download_stats(const struct search *search, int pass)
 static void find_place(const struct search *search, struct target *target)
 {
     target->place = (struct nonfinite_place){.entry = -1};
-    for (int pass = target->first_pass; pass <= target->last_pass; pass++) {
+    for (int pass = 0; pass < search->trainer->gan.passes.count; pass++) {
+        if (!carries(search->trainer, pass, target))
+            continue;
         download_stats(search, pass);
         if (survey_first_nonfinite(&search->trainer->probe.survey[pass], search->stats,
                                    &target->place))
@@ -177,8 +186,9 @@ static void read_headrooms(const struct search *search, float rooms[3])
     size_t bytes = 3 * sizeof *rooms;
     for (int i = 0; i < search->count; i++) {
         int least = INT32_MAX;
-        for (int pass = search->target[i].first_pass; pass <= search->target[i].last_pass;
-             pass++) {
+        for (int pass = 0; pass < search->trainer->gan.passes.count; pass++) {
+            if (!carries(search->trainer, pass, &search->target[i]))
+                continue;
             download_stats(search, pass);
             int room = headroom(&search->trainer->probe.survey[pass], search->stats);
             least = room < least ? room : least;

@@ -22,7 +22,7 @@ static enum status create_cast(struct gan *gan)
 enum status gan_create(struct gan *gan, struct device *device,
                        const struct gan_config *config)
 {
-    *gan = (struct gan){.device = device};
+    *gan = (struct gan){.device = device, .passes = config->passes};
     struct net *g = &gan->net[ROLE_G], *d = &gan->net[ROLE_D];
     TRY(dcgan_generator(g, device, &config->sizes, config->dtype[ROLE_G], config->batch));
     TRY(dcgan_discriminator(d, device, &config->sizes, config->dtype[ROLE_D],
@@ -54,16 +54,16 @@ void gan_make_fakes(struct gan *gan, const struct gan_batch *batch)
 
 // What D reads in a pass.
 static const struct tensor *input_of(struct gan *gan, const struct gan_batch *batch,
-                                     enum gan_pass pass)
+                                     int pass)
 {
-    if (pass_rows[pass].input == INPUT_REAL)
+    if (gan->passes.row[pass].input == INPUT_REAL)
         return batch->real;
     return gan->fakes.data ? &gan->fakes : net_output(&gan->net[ROLE_G]);
 }
 
-void gan_forward(struct gan *gan, const struct gan_batch *batch, enum gan_pass pass)
+void gan_forward(struct gan *gan, const struct gan_batch *batch, int pass)
 {
-    if (pass_rows[pass].input == INPUT_FAKES && gan->fakes.data)
+    if (gan->passes.row[pass].input == INPUT_FAKES && gan->fakes.data)
         gan->device->ops->pointwise.cast(gan->device, net_output(&gan->net[ROLE_G]),
                                          &gan->fakes);
     net_forward(&gan->net[ROLE_D], input_of(gan, batch, pass), NET_TRAIN);
@@ -83,15 +83,15 @@ static int casts_gradient(const struct gan *gan)
     return !precision_agrees(&gan->net[ROLE_G].output_grad, &gan->net[ROLE_D].input_grad);
 }
 
-struct gan_walk gan_walk(struct gan *gan, const struct gan_batch *batch,
-                         enum gan_pass pass, float *grads, int accumulates)
+struct gan_walk gan_walk(struct gan *gan, const struct gan_batch *batch, int pass,
+                         float *grads, int accumulates)
 {
     struct net *g = &gan->net[ROLE_G], *d = &gan->net[ROLE_D];
     struct gan_walk walk = {.count = 1, .role = {ROLE_D, ROLE_G}};
     walk.of[0] =
         (struct backward){.x = input_of(gan, batch, pass), .dy = &d->output_grad};
     struct backward *last = &walk.of[0];
-    if (pass_rows[pass].trains == ROLE_G) {
+    if (gan->passes.row[pass].trains == ROLE_G) {
         last->dx = &d->input_grad;
         last = &walk.of[walk.count++];
         *last = (struct backward){.x = batch->latents,

@@ -20,6 +20,7 @@ struct gan_batch {
 
 struct gan {
     struct device *device;
+    struct passes passes;
     struct net net[ROLES];
     struct tensor
         fakes; // G's output as D reads it, where types differ; else data is NULL
@@ -31,6 +32,7 @@ struct gan_config {
     enum dtype dtype[ROLES];
     int options[ROLES]; // of net_plan()
     int batch;          // samples of a pass on this device
+    struct passes passes;
     int has_synced_norm;
 };
 
@@ -46,7 +48,7 @@ void gan_release(struct gan *gan);
 void gan_make_fakes(struct gan *gan, const struct gan_batch *batch);
 
 /* D's forward pass over the real images, or over the fakes that were made last. */
-void gan_forward(struct gan *gan, const struct gan_batch *batch, enum gan_pass pass);
+void gan_forward(struct gan *gan, const struct gan_batch *batch, int pass);
 
 /* The loss of a pass, a mean over its batch. */
 struct pass_loss {
@@ -71,8 +73,8 @@ struct gan_walk {
 
 /* `grads` is where the gradients of the network that the pass trains go. D's weight
  * gradients are not computed where G is trained: they would carry G's scale. */
-struct gan_walk gan_walk(struct gan *gan, const struct gan_batch *batch,
-                         enum gan_pass pass, float *grads, int accumulates);
+struct gan_walk gan_walk(struct gan *gan, const struct gan_batch *batch, int pass,
+                         float *grads, int accumulates);
 
 /* Between the two: D's input gradient in G's type, where they differ. */
 void gan_hand_over(struct gan *gan);

@@ -1,44 +1,51 @@
 #include "app/train/passes.h"
 
-const struct pass_row pass_rows[GAN_PASSES] = {
-    [PASS_D_REAL] = {.word = "real",
-                     .trains = ROLE_D,
-                     .input = INPUT_REAL,
-                     .target = 1.0f,
-                     .is_smoothed = 1},
-    [PASS_D_FAKE] = {.word = "fakes",
-                     .trains = ROLE_D,
-                     .input = INPUT_FAKES,
-                     .target = 0.0f},
-    [PASS_G_MAIN] = {.word = "generator",
-                     .trains = ROLE_G,
-                     .input = INPUT_FAKES,
-                     .target = 1.0f},
-};
-
-float pass_target(const struct config *config, enum gan_pass pass)
+void passes_choose(struct passes *passes, const struct config *config)
 {
-    const struct pass_row *row = &pass_rows[pass];
-    return row->is_smoothed ? row->target - (float)config->label_smoothing : row->target;
+    enum loss_kind loss = (enum loss_kind)config->loss;
+    *passes = (struct passes){
+        .count = GAN_PASSES,
+        .row = {[PASS_D_REAL] = {.word = "real",
+                                 .trains = ROLE_D,
+                                 .input = INPUT_REAL,
+                                 .loss = loss,
+                                 .target = 1.0f - (float)config->label_smoothing,
+                                 .weight = 1.0f},
+                [PASS_D_FAKE] = {.word = "fakes",
+                                 .trains = ROLE_D,
+                                 .input = INPUT_FAKES,
+                                 .loss = loss,
+                                 .target = 0.0f,
+                                 .weight = 1.0f,
+                                 .has_scale_of_fakes = 1},
+                [PASS_G_MAIN] = {.word = "generator",
+                                 .trains = ROLE_G,
+                                 .input = INPUT_FAKES,
+                                 .loss = loss,
+                                 .target = 1.0f,
+                                 .weight = 1.0f}}};
 }
 
-int pass_count(enum role role)
+int passes_place(const struct passes *passes, int pass)
 {
     int count = 0;
-    for (int pass = 0; pass < GAN_PASSES; pass++)
-        count += pass_rows[pass].trains == role;
+    for (int before = 0; before < pass; before++)
+        count += passes->row[before].trains == passes->row[pass].trains;
     return count;
 }
 
-enum gan_pass pass_first(enum role role)
+int passes_count(const struct passes *passes, enum role role)
 {
-    int pass = 0;
-    while (pass_rows[pass].trains != role)
-        pass++;
-    return pass;
+    int count = 0;
+    for (int pass = 0; pass < passes->count; pass++)
+        count += passes->row[pass].trains == role;
+    return count;
 }
 
-int pass_batches(const struct config *config, enum gan_pass pass)
+int passes_first(const struct passes *passes, enum role role)
 {
-    return config->network[pass_rows[pass].trains].accum;
+    int pass = 0;
+    while (passes->row[pass].trains != role)
+        pass++;
+    return pass;
 }

@@ -1,21 +1,21 @@
 /* passes.h - the passes of a training step, as a table.
- * Flow:  step.c runs the rows from the first to the last; the probe, the f32 reference,
- *        the search for an initial scale, the heat map and the reports go through the
- *        same rows.
+ * Flow:  config -> [passes_choose] -> step.c runs the rows from the first to the last; the
+ *        probe, the f32 reference, the search for an initial scale, the scalers'
+ *        topology, the heat map and the reports go through the same rows.
  * Owns:  nothing.
  *
- *     pass     trains  D reads  target               gradients
- *     d_real   D       real     1 - label_smoothing  of D
- *     d_fake   D       fakes    0                    of D
- *     g_main   G       fakes    1                    through D, of G
+ *     pass     trains  D reads  loss      target               scale in per-loss
+ *     d_real   D       real     --loss    1 - label_smoothing  d
+ *     d_fake   D       fakes    --loss    0                    d_fake
+ *     g_main   G       fakes    --loss    1                    g
  *
- * Which loss scale a pass carries is a column of the scalers' topology
- * (scaler/topology.c). A new pass is a value of enum gan_pass (nets/role.h) and a row in
- * both tables. */
+ * In the other topologies a pass carries the scale of the network that it trains. A new
+ * pass is a row in passes_choose(), after these three. */
 #ifndef APP_TRAIN_PASSES_H
 #define APP_TRAIN_PASSES_H
 
 #include "app/config/config.h"
+#include "kernels/losses.h"
 #include "nets/role.h"
 
 enum pass_input { INPUT_REAL, INPUT_FAKES };
@@ -24,20 +24,25 @@ struct pass_row {
     const char *word; // "real", in events and sentences
     enum role trains;
     enum pass_input input;
-    float target; // of the logits: 1 real, 0 fake
-    int is_smoothed;
+    enum loss_kind loss;
+    float target;           // of the logits: 1 real, 0 fake
+    float weight;           // of the loss
+    int has_scale_of_fakes; // in TOPOLOGY_PER_LOSS
 };
 
-extern const struct pass_row pass_rows[GAN_PASSES];
+struct passes {
+    struct pass_row row[PASSES_MAX];
+    int count;
+};
 
-/* The target of a pass in this run. */
-float pass_target(const struct config *config, enum gan_pass pass);
+/* Those of a run with this config. */
+void passes_choose(struct passes *passes, const struct config *config);
 
-/* How many passes train `role`, and the first of them. */
-int pass_count(enum role role);
-enum gan_pass pass_first(enum role role);
+/* How many train `role`, and the first of them. */
+int passes_count(const struct passes *passes, enum role role);
+int passes_first(const struct passes *passes, enum role role);
 
-/* Batches of an optimizer step of the network that a pass trains. */
-int pass_batches(const struct config *config, enum gan_pass pass);
+/* How many before `pass` train the same network. */
+int passes_place(const struct passes *passes, int pass);
 
 #endif

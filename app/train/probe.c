@@ -10,7 +10,7 @@
 int probe_most_entries(const struct probe *probe)
 {
     int most = 0;
-    for (int pass = 0; pass < GAN_PASSES; pass++)
+    for (int pass = 0; pass < probe->passes; pass++)
         if (probe->survey[pass].count > most)
             most = probe->survey[pass].count;
     return most;
@@ -18,12 +18,11 @@ int probe_most_entries(const struct probe *probe)
 
 // Of D alone, or of both where D reads fakes; then what the backward passes make.
 static enum status list_pass(struct survey *survey, struct gan *gan,
-                             const struct gan_batch *batch, enum gan_pass pass,
-                             float *grads)
+                             const struct gan_batch *batch, int pass, float *grads)
 {
     struct gan_walk walk = gan_walk(gan, batch, pass, grads, 0);
     survey_begin(survey, gan->device);
-    if (pass_rows[pass].input == INPUT_FAKES)
+    if (gan->passes.row[pass].input == INPUT_FAKES)
         survey_add_activations(survey, &gan->net[ROLE_G]);
     survey_add_activations(survey, &gan->net[ROLE_D]);
     for (int i = 0; i < walk.count; i++)
@@ -56,9 +55,9 @@ static struct gan_batch reference_batch(const struct probe *probe)
     return (struct gan_batch){.real = &probe->real, .latents = &probe->latents};
 }
 
-static float *reference_grads(struct probe *probe, enum gan_pass pass)
+static float *reference_grads(struct probe *probe, int pass)
 {
-    return probe->reference.net[pass_rows[pass].trains].grads;
+    return probe->reference.net[probe->reference.passes.row[pass].trains].grads;
 }
 
 static enum status create_reference(struct trainer *trainer)
@@ -73,7 +72,7 @@ static enum status create_reference(struct trainer *trainer)
     arena_reserve(&probe->arena, &probe->real.data, tensor_bytes(&probe->real));
     arena_reserve(&probe->arena, &probe->latents.data, tensor_bytes(&probe->latents));
     struct gan_batch batch = reference_batch(probe);
-    for (int pass = 0; pass < GAN_PASSES; pass++) {
+    for (int pass = 0; pass < probe->passes; pass++) {
         TRY(list_pass(&probe->reference_survey[pass], gan, &batch, pass,
                       reference_grads(probe, pass)));
         CHECK(probe->reference_survey[pass].count == probe->survey[pass].count);
@@ -92,14 +91,14 @@ static void take_weights(struct trainer *trainer, int role)
 }
 
 // The forward pass that is probed, once more in f32, from the same numbers.
-static void run_reference(struct trainer *trainer, enum gan_pass pass)
+static void run_reference(struct trainer *trainer, int pass)
 {
     struct probe *probe = &trainer->probe;
     struct gan_batch batch = reference_batch(probe);
     const struct pointwise_ops *pointwise = &trainer->device->ops->pointwise;
     struct pass_loss loss = trainer_pass_loss(trainer, pass);
     take_weights(trainer, ROLE_D);
-    if (pass_rows[pass].input == INPUT_REAL) {
+    if (trainer->gan.passes.row[pass].input == INPUT_REAL) {
         pointwise->cast(trainer->device, &trainer->feed.real, &probe->real);
     } else {
         take_weights(trainer, ROLE_G);
@@ -117,7 +116,7 @@ static void run_reference(struct trainer *trainer, enum gan_pass pass)
 static int stats_per_view(const struct probe *probe)
 {
     int count = 0;
-    for (int pass = 0; pass < GAN_PASSES; pass++)
+    for (int pass = 0; pass < probe->passes; pass++)
         count += probe->survey[pass].count;
     return count;
 }
@@ -141,7 +140,7 @@ static enum status create_views(struct probe *probe)
                            stats_per_view(probe));
     struct survey_stats *next = probe->view_stats;
     for (size_t i = 0; i < views; i++)
-        for (int pass = 0; pass < GAN_PASSES; pass++) {
+        for (int pass = 0; pass < probe->passes; pass++) {
             probe->views[i].stats[pass] = next;
             next += probe->survey[pass].count;
             probe->views[i].reference[pass] = is_compared ? next : NULL;
@@ -155,13 +154,14 @@ enum status probe_create(struct trainer *trainer)
     struct probe *probe = &trainer->probe;
     struct gan_batch batch = trainer_batch(trainer);
     probe->device = trainer->device;
+    probe->passes = trainer->gan.passes.count;
     probe->record_count = trainer->results.record_count;
     arena_begin(&probe->arena, trainer->device, "statistics of layers");
     arena_reserve(&probe->arena, (void **)&probe->unread,
-                  GAN_PASSES * sizeof *probe->unread);
+                  PASSES_MAX * sizeof *probe->unread);
     arena_reserve(&probe->arena, (void **)&probe->d_buffers,
                   trainer->gan.net[ROLE_D].buffer_elements * sizeof(float));
-    for (int pass = 0; pass < GAN_PASSES; pass++) {
+    for (int pass = 0; pass < probe->passes; pass++) {
         TRY(list_pass(&probe->survey[pass], &trainer->gan, &batch, pass,
                       topology_grads(&trainer->topology, pass)));
         reserve_stats(probe, probe->stats, pass);
@@ -178,7 +178,7 @@ void probe_release(struct probe *probe)
         return;
     if (probe->repeat)
         probe->device->ops->queue.forget(probe->device, &probe->repeat);
-    for (int pass = 0; pass < GAN_PASSES; pass++) {
+    for (int pass = 0; pass < probe->passes; pass++) {
         survey_release(&probe->survey[pass]);
         survey_release(&probe->reference_survey[pass]);
     }
@@ -198,7 +198,7 @@ int probe_is_due(const struct trainer *trainer, int64_t step)
     return every > 0 && (step == 1 || step % every == 0);
 }
 
-void probe_backward(struct trainer *trainer, enum gan_pass pass, int accumulates)
+void probe_backward(struct trainer *trainer, int pass, int accumulates)
 {
     struct probe *probe = &trainer->probe;
     struct gan *gan = &trainer->gan, *reference = &probe->reference;
@@ -230,14 +230,16 @@ void probe_backward(struct trainer *trainer, enum gan_pass pass, int accumulates
 }
 
 // The statistics of the passes that train `role`, or with ROLE_NONE of all.
-static void fetch(struct probe *probe, struct probe_view *view, int role, int64_t step)
+static void fetch(struct trainer *trainer, struct probe_view *view, int role,
+                  int64_t step)
 {
+    struct probe *probe = &trainer->probe;
     const struct memory_ops *memory = &probe->device->ops->memory;
     view->step = step;
     memset(view->has, 0, sizeof view->has);
     view->was_tried_at_one = view->overflows_at_one = 0;
-    for (int pass = 0; pass < GAN_PASSES; pass++) {
-        if (role != ROLE_NONE && pass_rows[pass].trains != role)
+    for (int pass = 0; pass < probe->passes; pass++) {
+        if (role != ROLE_NONE && (int)trainer->gan.passes.row[pass].trains != role)
             continue;
         size_t bytes = (size_t)probe->survey[pass].count * sizeof *probe->view_stats;
         memory->download(probe->device, view->stats[pass], probe->stats[pass], bytes);
@@ -259,7 +261,7 @@ void probe_keep(struct trainer *trainer)
 {
     struct probe *probe = &trainer->probe;
     int64_t step = trainer->progress.step;
-    fetch(probe, view_of(probe, step, -1), ROLE_NONE, step);
+    fetch(trainer, view_of(probe, step, -1), ROLE_NONE, step);
 }
 
 /* ---- taking a step again --------------------------------------------------------- */
@@ -303,25 +305,27 @@ void probe_end_again(struct trainer *trainer, int network, int slot)
     struct probe *probe = &trainer->probe;
     int64_t step = trainer->progress.step;
     probe_end_trial(trainer);
-    fetch(probe, view_of(probe, step, slot), network, step);
+    fetch(trainer, view_of(probe, step, slot), network, step);
 }
 
 int probe_begin_at_one(struct trainer *trainer, int network,
                        struct probe_kept_scales *kept)
 {
     const struct memory_ops *memory = &trainer->device->ops->memory;
-    for (int pass = 0; pass < GAN_PASSES; pass++)
+    const struct probe *probe = &trainer->probe;
+    for (int pass = 0; pass < probe->passes; pass++)
         memory->download(trainer->device, &kept->state[pass],
                          topology_scale(&trainer->topology, pass),
                          sizeof kept->state[pass]);
-    const struct scaler_state *first = &kept->state[pass_first(network)];
+    const struct scaler_state *first =
+        &kept->state[passes_first(&trainer->gan.passes, network)];
     if (!first->enabled || first->skipped_in_a_row == 0)
         return 0;
     probe_begin_trial(trainer);
-    for (int pass = 0; pass < GAN_PASSES; pass++) {
+    for (int pass = 0; pass < probe->passes; pass++) {
         struct scaler_state state = kept->state[pass];
         state.scale = 1.0f;
-        if (pass_rows[pass].trains == network)
+        if ((int)trainer->gan.passes.row[pass].trains == network)
             memory->upload(trainer->device, topology_scale(&trainer->topology, pass),
                            &state, sizeof state);
     }
@@ -337,8 +341,8 @@ void probe_end_at_one(struct trainer *trainer, int network, int slot,
     struct nonfinite_place place;
     probe_end_trial(trainer);
     view->was_tried_at_one = 1;
-    for (int pass = 0; pass < GAN_PASSES; pass++) {
-        if (pass_rows[pass].trains != network)
+    for (int pass = 0; pass < probe->passes; pass++) {
+        if ((int)trainer->gan.passes.row[pass].trains != network)
             continue;
         memory->upload(probe->device, topology_scale(&trainer->topology, pass),
                        &kept->state[pass], sizeof kept->state[pass]);

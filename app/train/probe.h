@@ -28,19 +28,20 @@ struct trainer;
 /* What was seen of one step; host memory. */
 struct probe_view {
     int64_t step; // 0: nothing
-    int has[GAN_PASSES];
+    int has[PASSES_MAX];
     int was_tried_at_one,
         overflows_at_one; // of a skip: taken a third time at a scale of 1
-    struct survey_stats *stats[GAN_PASSES];     // [survey[pass].count]
-    struct survey_stats *reference[GAN_PASSES]; // of the same tensors in f32, or NULL
+    struct survey_stats *stats[PASSES_MAX];     // [survey[pass].count]
+    struct survey_stats *reference[PASSES_MAX]; // of the same tensors in f32, or NULL
 };
 
 struct probe {
     struct device *device;
     int is_on;             // the pass that runs is probed
+    int passes;            // of a step
     struct repeat *repeat; // the recorded step that is
-    struct survey survey[GAN_PASSES];
-    struct survey_stats *stats[GAN_PASSES], *reference_stats[GAN_PASSES]; // device
+    struct survey survey[PASSES_MAX];
+    struct survey_stats *stats[PASSES_MAX], *reference_stats[PASSES_MAX]; // device
     struct loss_sums *unread;                                             // device
     float *d_buffers; // device: D's running statistics, while a step is taken again
 
@@ -51,7 +52,7 @@ struct probe {
     int record_count;
 
     struct gan reference; // device is NULL where there is none
-    struct survey reference_survey[GAN_PASSES];
+    struct survey reference_survey[PASSES_MAX];
     struct tensor real, latents; // what it reads
     struct arena arena;
 };
@@ -69,7 +70,7 @@ int probe_most_entries(const struct probe *probe);
 
 /* The backward passes of `pass`, whose loss has been computed; probed if that is on.
  * Gradients of weights are added to those that are there, or overwrite them. */
-void probe_backward(struct trainer *trainer, enum gan_pass pass, int accumulates);
+void probe_backward(struct trainer *trainer, int pass, int accumulates);
 
 /* Copies what a step with statistics showed to the host. Waits for the device. */
 void probe_keep(struct trainer *trainer);
@@ -84,7 +85,7 @@ void probe_end_again(struct trainer *trainer, int network, int slot);
  * on, for the first is nearly always a scale that grew. `kept` is the caller's, for
  * both. */
 struct probe_kept_scales {
-    struct scaler_state state[GAN_PASSES];
+    struct scaler_state state[PASSES_MAX];
 };
 int probe_begin_at_one(struct trainer *trainer, int network,
                        struct probe_kept_scales *kept);

@@ -26,7 +26,7 @@
 /* ---- passes ---------------------------------------------------------------------- */
 
 // `is_first`: the optimizer step's gradients begin with this batch.
-static void run_pass(struct trainer *trainer, enum gan_pass pass, int is_first,
+static void run_pass(struct trainer *trainer, int pass, int is_first,
                      struct loss_sums *sums)
 {
     struct gan_batch batch = trainer_batch(trainer);
@@ -51,10 +51,11 @@ static void make_fakes(struct trainer *trainer)
 static void run_passes(struct trainer *trainer, enum role role, int is_first,
                        int has_fakes, struct loss_sums *sums)
 {
-    for (int pass = 0; pass < GAN_PASSES; pass++) {
-        if (pass_rows[pass].trains != role)
+    const struct passes *passes = &trainer->gan.passes;
+    for (int pass = 0; pass < passes->count; pass++) {
+        if (passes->row[pass].trains != role)
             continue;
-        if (pass_rows[pass].input == INPUT_FAKES && !has_fakes) {
+        if (passes->row[pass].input == INPUT_FAKES && !has_fakes) {
             make_fakes(trainer);
             has_fakes = 1;
         }
@@ -96,9 +97,10 @@ void train_real_again(struct trainer *trainer)
 // Over all ranks, of each block of gradients.
 static void sum_gradients(struct trainer *trainer, enum role role)
 {
+    const struct passes *passes = &trainer->gan.passes;
     size_t elements = trainer->gan.net[role].param_elements;
-    for (int pass = 0; pass < GAN_PASSES; pass++)
-        if (pass_rows[pass].trains == role && topology_begins(&trainer->topology, pass))
+    for (int pass = 0; pass < passes->count; pass++)
+        if (passes->row[pass].trains == role && topology_begins(&trainer->topology, pass))
             trainer->device->ops->group.sum_f32(
                 trainer->device, topology_grads(&trainer->topology, pass), elements);
 }
@@ -132,10 +134,11 @@ static int common_batches(const struct config *config)
 
 static struct loss_sums *sums_of(struct trainer *trainer, enum role role, int batch)
 {
+    const struct passes *passes = &trainer->gan.passes;
     struct loss_sums *sums = trainer->results.here.sums;
     if (role == ROLE_G)
-        sums += pass_count(ROLE_D) * config_step_batches(&trainer->config);
-    return sums + pass_count(role) * batch;
+        sums += passes_count(passes, ROLE_D) * config_step_batches(&trainer->config);
+    return sums + passes_count(passes, role) * batch;
 }
 
 static void train_d(struct trainer *trainer, int turn)

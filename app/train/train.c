@@ -53,15 +53,19 @@ static void add_sums(struct loss_sums *to, const struct loss_sums *sums)
 struct step_losses train_turn_losses(const struct trainer *trainer, int turn)
 {
     const struct config *config = &trainer->config;
+    const struct passes *passes = &trainer->gan.passes;
     struct step_losses losses = {0};
     const struct loss_sums *sums[ROLES] = {
-        [ROLE_D] = trainer->last.sums + pass_count(ROLE_D) * turn * config->d.accum,
-        [ROLE_G] = trainer->last.sums + pass_count(ROLE_D) * config_step_batches(config)};
-    for (int pass = 0; pass < GAN_PASSES; pass++) {
-        enum role role = pass_rows[pass].trains;
-        int own = pass - (int)pass_first(role);
+        [ROLE_D] =
+            trainer->last.sums + passes_count(passes, ROLE_D) * turn * config->d.accum,
+        [ROLE_G] = trainer->last.sums +
+                   passes_count(passes, ROLE_D) * config_step_batches(config)};
+    for (int pass = 0; pass < passes->count; pass++) {
+        enum role role = passes->row[pass].trains;
+        int own = passes_place(passes, pass);
         for (int part = 0; part < config->network[role].accum; part++)
-            add_sums(&losses.of[pass], &sums[role][part * pass_count(role) + own]);
+            add_sums(&losses.of[pass],
+                     &sums[role][part * passes_count(passes, role) + own]);
     }
     return losses;
 }

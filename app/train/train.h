@@ -33,7 +33,7 @@ enum status train_collect_all(struct trainer *trainer);
 /* Of the last collected step: the two losses of its D step `turn`, or of the last one,
  * and G's; each over all batches of the optimizer step. */
 struct step_losses {
-    struct loss_sums of[GAN_PASSES];
+    struct loss_sums of[PASSES_MAX];
 };
 struct step_losses train_turn_losses(const struct trainer *trainer, int turn);
 struct step_losses train_losses(const struct trainer *trainer);

@@ -74,7 +74,10 @@ struct gan_config trainer_gan_config(const struct trainer *trainer)
 {
     const struct config *config = &trainer->config;
     int options = config->recompute ? NET_RECOMPUTE : 0;
+    struct passes passes;
+    passes_choose(&passes, config);
     return (struct gan_config){
+        .passes = passes,
         .sizes = trainer_dcgan_config(config, config->channels),
         .dtype = {[ROLE_G] = trainer_dtype(config, ROLE_G),
                   [ROLE_D] = trainer_dtype(config, ROLE_D)},
@@ -89,12 +92,14 @@ struct gan_batch trainer_batch(const struct trainer *trainer)
                               .latents = &trainer->feed.latents};
 }
 
-struct pass_loss trainer_pass_loss(struct trainer *trainer, enum gan_pass pass)
+struct pass_loss trainer_pass_loss(struct trainer *trainer, int pass)
 {
-    int batches = pass_batches(&trainer->config, pass);
-    return (struct pass_loss){.kind = (enum loss_kind)trainer->config.loss,
-                              .target = pass_target(&trainer->config, pass),
-                              .weight = 1.0f / (float)(trainer->device->world * batches),
+    const struct pass_row *row = &trainer->gan.passes.row[pass];
+    int batches = trainer->config.network[row->trains].accum;
+    return (struct pass_loss){.kind = row->loss,
+                              .target = row->target,
+                              .weight =
+                                  row->weight / (float)(trainer->device->world * batches),
                               .scale = topology_scale(&trainer->topology, pass)};
 }
 
@@ -136,8 +141,16 @@ static enum status create_topology(struct trainer *trainer)
             (struct scaled){.scaler = &trainer->scaler[role],
                             .optimizer = &trainer->adam[role].optimizer,
                             .clip_norm = (float)config->network[role].clip_norm};
+    const struct passes *passes = &trainer->gan.passes;
+    struct topology_pass pass[PASSES_MAX];
+    for (int i = 0; i < passes->count; i++) {
+        const struct pass_row *row = &passes->row[i];
+        pass[i] = (struct topology_pass){
+            .trains = row->trains,
+            .per_loss = row->has_scale_of_fakes ? SCALER_D_FAKE : (int)row->trains};
+    }
     return topology_create(&trainer->topology, kind, (enum skip_rule)config->skip,
-                           network);
+                           network, pass, passes->count);
 }
 
 static enum status create_networks(struct trainer *trainer)
@@ -191,8 +204,8 @@ static enum status create_results(struct trainer *trainer)
     int g = trainer->survey[ROLE_G].count, d = trainer->survey[ROLE_D].count;
     const struct config *config = &trainer->config;
     struct results_size size = {
-        .sums = pass_count(ROLE_D) * config_step_batches(config) +
-                pass_count(ROLE_G) * config->g.accum,
+        .sums = passes_count(&trainer->gan.passes, ROLE_D) * config_step_batches(config) +
+                passes_count(&trainer->gan.passes, ROLE_G) * config->g.accum,
         .records = config->n_dis + 1,
         .fakes = trainer->topology.kind == TOPOLOGY_PER_LOSS ? config->n_dis : 0,
         .stats = g > d ? g : d};

@@ -72,7 +72,7 @@ struct gan_config trainer_gan_config(const struct trainer *trainer);
 
 /* What a pass reads, and its loss. */
 struct gan_batch trainer_batch(const struct trainer *trainer);
-struct pass_loss trainer_pass_loss(struct trainer *trainer, enum gan_pass pass);
+struct pass_loss trainer_pass_loss(struct trainer *trainer, int pass);
 
 /* The network sizes and f32 layers that a config asks for, which it has to outlive;
  * `channels` is the data set's. */

@@ -194,7 +194,10 @@ static void gan_open(struct gan *gan, const struct run *run)
                                      .optimizer = &gan->adam[i].optimizer};
     }
     assert_int_equal(
-        topology_create(&gan->topology, TOPOLOGY_PER_NETWORK, SKIP_OWN, network),
+        topology_create(&gan->topology, TOPOLOGY_PER_NETWORK, SKIP_OWN, network,
+                        (const struct topology_pass[]){
+                            {ROLE_D, ROLE_D}, {ROLE_D, ROLE_D}, {ROLE_G, ROLE_G}},
+                        GAN_PASSES),
         STATUS_OK);
     gan->real = heap_tensor(run->dtype, gan->net[ROLE_D].input.shape);
     gan->latents = heap_tensor(run->dtype, gan->net[ROLE_G].input.shape);
@@ -252,8 +255,8 @@ static double forward_and_loss(struct gan *gan, const struct tensor *x, float ta
     struct net *d = &gan->net[ROLE_D];
     net_forward(d, x, NET_TRAIN);
     device->ops->loss.on_logits(device, LOSS_ns, net_output(d), target, gan->run.weight,
-                                 topology_scale(&gan->topology, loss), &d->output_grad,
-                                 &sums);
+                                topology_scale(&gan->topology, loss), &d->output_grad,
+                                &sums);
     return sums.loss / sums.count;
 }
 

@@ -8,8 +8,8 @@
 For a change of structure that must not change a number. Each case below is trained by both
 builds, 60 steps of narrow networks, and compared: exit code, every tensor of the last snapshot,
 its state and settings, events.jsonl, stats.jsonl and layers.jsonl line by line, and all
-pictures of samples. Clocks are left out, settings that only the second build has are named, and
-nothing else. renamed.tsv lists what has another
+pictures of samples. Clocks are left out, settings and forms of the statistics that only the
+second build has are named, and nothing else. renamed.tsv lists what has another
 name in the second build: the old word, a tab, the new one.
 
 Exit codes: 0 the same, 1 not so (each difference is named), 2 wrong use.
@@ -102,7 +102,7 @@ def read_renames():
 
 
 RENAMES = read_renames()
-NEW_SETTINGS = set()  # of the second build alone, at their defaults
+NEW_SETTINGS, NEW_FILES = set(), set()  # of the second build alone
 
 
 def renamed(word):
@@ -189,7 +189,8 @@ def run_folder(out):
 def compare_folders(old, new):
     names = [{path.name for path in folder.iterdir() if path.name != 'control'}
              for folder in (old, new)]
-    for name in sorted(names[0] ^ names[1]):
+    NEW_FILES.update(name for name in names[1] - names[0] if name.startswith('stats.'))
+    for name in sorted((names[0] ^ names[1]) - NEW_FILES):
         yield f'{name}: only {"before" if name in names[0] else "after"}'
     for name in sorted(names[0] & names[1]):
         if name.endswith('.safetensors'):
@@ -265,8 +266,8 @@ def main():
         differ += bool(found)
     if not options.folder:
         shutil.rmtree(folder)
-    if NEW_SETTINGS:
-        print('settings of the second build alone:', *sorted(NEW_SETTINGS))
+    if NEW_SETTINGS or NEW_FILES:
+        print('of the second build alone:', *sorted(NEW_SETTINGS | NEW_FILES))
     print(f'{ran - differ} of {ran} cases are the same')
     sys.exit(0 if ran and not differ else 1)
 

@@ -216,7 +216,8 @@ static void both_losses_of_d_are_clipped_as_one_gradient(void **state)
                                      .optimizer = &toy[i].adam.optimizer,
                                      .clip_norm = 1.0f};
     }
-    assert_int_equal(topology_create(&topology, TOPOLOGY_PER_LOSS, SKIP_OWN, network),
+    assert_int_equal(topology_create(&topology, TOPOLOGY_PER_LOSS, SKIP_OWN, network,
+                                     toy_passes, GAN_PASSES),
                      STATUS_OK);
     float halves[COUNT], got[TOY_MAX];
     (void)topology_scale(&topology, PASS_D_REAL);

@@ -31,7 +31,9 @@ static void gan_open(struct gan *gan, struct device *device, enum topology_kind 
         network[i] = (struct scaled){.scaler = &gan->toy[i].scaler,
                                      .optimizer = &gan->toy[i].adam.optimizer};
     }
-    assert_int_equal(topology_create(&gan->topology, kind, skip, network), STATUS_OK);
+    assert_int_equal(
+        topology_create(&gan->topology, kind, skip, network, toy_passes, GAN_PASSES),
+        STATUS_OK);
 }
 
 static void gan_close(struct gan *gan)

@@ -70,6 +70,11 @@ void toy_open(struct toy *toy, struct device *device, size_t n,
     assert_int_equal(grad_scaler_create(&toy->scaler, device, "g", config), STATUS_OK);
 }
 
+const struct topology_pass toy_passes[GAN_PASSES] = {
+    [PASS_D_REAL] = {ROLE_D, ROLE_D},
+    [PASS_D_FAKE] = {ROLE_D, SCALER_D_FAKE},
+    [PASS_G_MAIN] = {ROLE_G, ROLE_G}};
+
 struct device *toy_device;
 
 int toy_open_device(void **state)

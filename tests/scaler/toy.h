@@ -8,8 +8,12 @@
 
 #include "nets/optim/adam.h"
 #include "scaler/grad_scaler.h"
+#include "scaler/topology.h"
 
 #define TOY_MAX 96 // room of every array; param_elements may be less
+
+/* The passes of every GAN. */
+extern const struct topology_pass toy_passes[GAN_PASSES];
 
 struct toy {
     struct device *device;
