@@ -62,6 +62,8 @@
     X(pointwise, bias_grad)     \
     X(pointwise, add_tensors)   \
     X(pointwise, add)           \
+    X(resample, down)           \
+    X(resample, up)             \
     X(image, from_u8)           \
     X(image, to_u8)             \
     X(image, normal)            \

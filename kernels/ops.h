@@ -296,6 +296,22 @@ struct pointwise_ops {
     void (*add)(struct device *device, float *to, const float *from, size_t n);
 };
 
+/* ---- resampling ------------------------------------------------------------------ */
+
+/* Between two grids of pixels of which one is k times as high and as wide as the other, k
+ * a whole number; N and C are the same. Each is the dgrad of the other, with one factor.
+ *   x, y   each of any float dtype; added and multiplied in f32, rounded once */
+struct resample_ops {
+    /* y[n,i,j,c] = store(factor * sum over r, s < k of x[n, i*k + r, j*k + s, c]):
+     * average pool with factor 1/k^2, sum pool with 1. */
+    void (*down)(struct device *device, const struct tensor *x, float factor,
+                 struct tensor *y);
+
+    /* y[n,i,j,c] = store(factor * x[n, i/k, j/k, c]): nearest neighbour with factor 1. */
+    void (*up)(struct device *device, const struct tensor *x, float factor,
+               struct tensor *y);
+};
+
 /* ---- images and random numbers --------------------------------------------------- */
 
 struct image_ops {
@@ -443,6 +459,7 @@ struct ops {
     struct conv_ops conv;
     struct norm_ops norm;
     struct pointwise_ops pointwise;
+    struct resample_ops resample;
     struct image_ops image;
     struct loss_ops loss;
     struct optimizer_ops optimizer;

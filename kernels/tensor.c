@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "kernels/base/status.h"
+
 size_t dtype_bytes(enum dtype dtype)
 {
     static const size_t bytes[] = {
@@ -58,4 +60,15 @@ const char *shape_text(struct shape shape, char text[SHAPE_TEXT])
 {
     snprintf(text, SHAPE_TEXT, "%dx%dx%dx%d", shape.n, shape.h, shape.w, shape.c);
     return text;
+}
+
+int shape_ratio(const char *op, struct shape large, struct shape small)
+{
+    char text[SHAPE_TEXT], small_text[SHAPE_TEXT];
+    int k = small.h > 0 ? large.h / small.h : 0;
+    CHECK(k >= 1 && large.h == k * small.h && large.w == k * small.w &&
+              large.n == small.n && large.c == small.c,
+          "%s: %s is no multiple of %s", op, shape_text(large, text),
+          shape_text(small, small_text));
+    return k;
 }

@@ -53,6 +53,10 @@ size_t tensor_bytes(const struct tensor *tensor);
 
 int shape_equal(struct shape a, struct shape b);
 
+/* How many times `large` is as high and as wide as `small`. Aborts, naming `op`, where
+ * that is no whole number, or N and C differ. */
+int shape_ratio(const char *op, struct shape large, struct shape small);
+
 /* "64x32x32x128", for messages; written into `text`, which is returned. */
 #define SHAPE_TEXT 48
 const char *shape_text(struct shape shape, char text[SHAPE_TEXT]);

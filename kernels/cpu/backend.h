@@ -90,6 +90,7 @@ double cpu_peak(struct device *device, enum dtype dtype);
 void cpu_fill_norm(struct norm_ops *ops);
 void cpu_fill_pointwise(struct pointwise_ops *ops);
 void cpu_fill_bias_grad(struct pointwise_ops *ops); // with the norms, whose sums it is
+void cpu_fill_resample(struct resample_ops *ops);
 void cpu_fill_image(struct image_ops *ops);
 void cpu_fill_optimizer(struct optimizer_ops *ops);
 void cpu_fill_survey(struct survey_ops *ops);

@@ -8,6 +8,7 @@
 #include "kernels/cpu/body_pack.h"
 #include "kernels/cpu/body_pairs.h"
 #include "kernels/cpu/body_peak.h"
+#include "kernels/cpu/body_resample.h"
 #include "kernels/cpu/body_survey.h"
 #include "kernels/cpu/body_winograd.h"
 
@@ -76,6 +77,8 @@ const struct isa BODY_TABLE(ISA) = {
     .cast = cast,
     .add_tensors = add_tensors,
     .add = add,
+    .resample_down = resample_down,
+    .resample_up = resample_up,
     .survey = survey,
     .grads_check = grads_check,
     .scale = scale,

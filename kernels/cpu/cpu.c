@@ -243,6 +243,7 @@ enum status cpu_open(struct device *device)
     cpu_fill_conv(&backend->ops.conv);
     cpu_fill_norm(&backend->ops.norm);
     cpu_fill_pointwise(&backend->ops.pointwise);
+    cpu_fill_resample(&backend->ops.resample);
     cpu_fill_image(&backend->ops.image);
     cpu_fill_optimizer(&backend->ops.optimizer);
     cpu_fill_survey(&backend->ops.survey);

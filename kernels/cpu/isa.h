@@ -102,6 +102,18 @@ struct sweep {
     float slope;
 };
 
+/* Lines of pixels (n, i) of the output of resample_ops; both tensors have the same stored
+ * channels. */
+struct resample_lines {
+    const void *x;
+    void *y;
+    enum dtype x_dtype, y_dtype;
+    size_t first, count; // lines of y
+    size_t width;        // of y, in pixels
+    size_t channels, k;
+    float factor;
+};
+
 /* ---- Winograd; see winograd.h ----------------------------------------------------- */
 
 #define WINO_POINTS 25
@@ -293,6 +305,8 @@ struct isa {
     void (*cast)(const struct sweep *sweep);
     void (*add_tensors)(const struct sweep *sweep); // out = a + b
     void (*add)(float *to, const float *from, size_t n);
+    void (*resample_down)(const struct resample_lines *lines);
+    void (*resample_up)(const struct resample_lines *lines);
 
     // As survey_ops.survey has it; elements are f32, f16 or bf16.
     void (*survey)(const struct survey_span *span, struct survey_stats *stats);

@@ -67,6 +67,7 @@ void cuda_fill_group(struct group_ops *ops);         // cuda_group.c
 void cuda_fill_conv(struct conv_ops *ops);           // cuda_conv.c
 void cuda_fill_norm(struct norm_ops *ops);           // norm.cu
 void cuda_fill_pointwise(struct pointwise_ops *ops); // pointwise.cu
+void cuda_fill_resample(struct resample_ops *ops);   // resample.cu
 void cuda_fill_image(struct image_ops *ops);         // image.cu
 void cuda_fill_loss(struct loss_ops *ops);           // loss.cu
 void cuda_fill_optimizer(struct optimizer_ops *ops); // optimizer.cu

@@ -147,6 +147,7 @@ static void fill_ops(struct ops *ops)
     cuda_fill_conv(&ops->conv);
     cuda_fill_norm(&ops->norm);
     cuda_fill_pointwise(&ops->pointwise);
+    cuda_fill_resample(&ops->resample);
     cuda_fill_image(&ops->image);
     cuda_fill_loss(&ops->loss);
     cuda_fill_optimizer(&ops->optimizer);

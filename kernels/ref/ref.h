@@ -36,6 +36,7 @@ void ref_fill_memory(struct memory_ops *ops);
 void ref_fill_conv(struct conv_ops *ops);
 void ref_fill_norm(struct norm_ops *ops);
 void ref_fill_pointwise(struct pointwise_ops *ops);
+void ref_fill_resample(struct resample_ops *ops);
 void ref_fill_image(struct image_ops *ops);
 void ref_fill_loss(struct loss_ops *ops);
 void ref_fill_optimizer(struct optimizer_ops *ops);

@@ -117,6 +117,7 @@ void ref_fill_ops(struct ops *ops)
     ref_fill_conv(&ops->conv);
     ref_fill_norm(&ops->norm);
     ref_fill_pointwise(&ops->pointwise);
+    ref_fill_resample(&ops->resample);
     ref_fill_image(&ops->image);
     ref_fill_loss(&ops->loss);
     ref_fill_optimizer(&ops->optimizer);

@@ -30,6 +30,10 @@ int net_add_activation(struct net *net, const char *name, int input,
  * Source: He et al. 2016, arXiv:1512.03385. */
 int net_add_residual(struct net *net, const char *name, int a, int b);
 
+/* y = the mean of blocks of k x k pixels, of which H and W are multiples; as PyTorch's
+ * avg_pool2d(x, k). */
+int net_add_average_pool(struct net *net, const char *name, int input, int k);
+
 /* The convolution that a node is, or is the dgrad of; NULL for other kinds. */
 const struct conv_desc *node_conv(const struct node *node);
 /* Its plan, and whether it is the dgrad; only where node_conv() is not NULL. */

@@ -316,6 +316,26 @@ static void check_norm(enum dtype dtype, struct shape shape)
     free_pair(&y);
 }
 
+/* ---- resampling ------------------------------------------------------------------ */
+
+static void check_resampling(enum dtype dtype)
+{
+    struct pair large = make_pair(dtype, (struct shape){3, 12, 20, 24}, 0);
+    struct pair small = make_pair(dtype, (struct shape){3, 6, 10, 24}, 0);
+    fill_pair(&large, 8, 1.0f);
+    poison_pair(&small);
+    ref->ops->resample.down(ref, &large.ref, 0.25f, &small.ref);
+    device->ops->resample.down(device, &large.dev, 0.25f, &small.dev);
+    report("resample.down", &small, dtype, "3x12x20x24");
+    fill_pair(&small, 9, 1.0f);
+    poison_pair(&large);
+    ref->ops->resample.up(ref, &small.ref, 0.25f, &large.ref);
+    device->ops->resample.up(device, &small.dev, 0.25f, &large.dev);
+    report("resample.up", &large, dtype, "3x6x10x24");
+    free_pair(&large);
+    free_pair(&small);
+}
+
 /* ---- the rest of a step ---------------------------------------------------------- */
 
 static void check_inputs_and_losses(enum dtype dtype)
@@ -430,6 +450,7 @@ int main(int argc, char **argv)
         check_convolutions(dtypes[i]);
         check_norm(dtypes[i], (struct shape){8, 7, 7, 48});
         check_norm(dtypes[i], (struct shape){3, 5, 1, 13});
+        check_resampling(dtypes[i]);
         check_inputs_and_losses(dtypes[i]);
         check_optimizer(dtypes[i]);
     }

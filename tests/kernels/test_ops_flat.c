@@ -229,6 +229,94 @@ static void test_counters_advance_by_one(void **state)
     }
 }
 
+/* ---- resampling ------------------------------------------------------------------ */
+
+static const struct {
+    struct shape small;
+    int k;
+} grids[] = {{{1, 1, 1, 1}, 4}, {{2, 3, 2, 5}, 2},  {{3, 4, 4, 16}, 2},
+             {{2, 2, 5, 8}, 3}, {{1, 1, 3, 37}, 1}, {{40, 4, 4, 24}, 2}};
+#define GRIDS (sizeof grids / sizeof grids[0])
+
+// Of each mean, that of the sizes of what is added up: what rounding is relative to.
+static struct tensor sizes_of(const struct tensor *x, float factor, struct shape small)
+{
+    struct tensor magnitude = heap_tensor(DTYPE_F32, small);
+    struct tensor absolute = heap_tensor(DTYPE_F32, x->shape);
+    for (size_t i = 0; i < tensor_elements(x); i++)
+        ((float *)absolute.data)[i] = fabsf(element_load(x->data, x->dtype, place_of(x, i)));
+    ref->ops->resample.down(ref, &absolute, factor, &magnitude);
+    free(absolute.data);
+    return magnitude;
+}
+
+// With x and y of these types; `is_down`: from the larger grid.
+static void check_resample(size_t g, int is_down, enum dtype x_dtype, enum dtype y_dtype,
+                           enum fill fill)
+{
+    struct shape small = grids[g].small, large = small;
+    large.h *= grids[g].k;
+    large.w *= grids[g].k;
+    float factor = is_down ? 1.0f / (float)(grids[g].k * grids[g].k) : 0.3f;
+    struct tensor x = padded_tensor(x_dtype, is_down ? large : small);
+    struct tensor want = padded_tensor(y_dtype, is_down ? small : large);
+    struct tensor got = padded_tensor(y_dtype, want.shape);
+    fill_for(&x, fill, g);
+    struct tensor magnitude = sizes_of(&x, factor, is_down ? small : x.shape);
+    const char *name = is_down ? "resample.down" : "resample.up";
+    (is_down ? ref->ops->resample.down : ref->ops->resample.up)(ref, &x, factor, &want);
+    FOR_BACKENDS(b)
+    {
+        for (int t = 0; t < THREAD_COUNTS; t++) {
+            struct device *device = b->device[t];
+            const struct resample_ops *ops = &device->ops->resample;
+            poison(&got);
+            (is_down ? ops->down : ops->up)(device, &x, factor, &got);
+            // One product is ref's to the bit; a sum is added up in f64 there.
+            struct bounds bounds = {.magnitude = magnitude.data,
+                                    .of_magnitude = 16 * 0x1p-24,
+                                    .absolute = unit_absolute(y_dtype),
+                                    .relative = unit_relative(y_dtype)};
+            if (is_down)
+                assert_within(name, b->name, "y", &got, &want, &bounds, 0);
+            else
+                assert_tensors_close(name, &got, &want, 0.0, 0.0, g);
+            assert_padding_is_zero(name, b->name, &got);
+        }
+    }
+    free(magnitude.data);
+    free(x.data);
+    free(want.data);
+    free(got.data);
+}
+
+static void test_grids_are_pooled_and_enlarged_as_by_ref(void **state)
+{
+    (void)state;
+    for (size_t g = 0; g < GRIDS; g++)
+        for (int i = 0; i < 2 * 2 * 9; i++)
+            check_resample(g, i % 2, dtypes[i / 4 / 3], dtypes[i / 4 % 3],
+                           i / 2 % 2 ? FILL_EDGE : FILL_RANDOM);
+}
+
+static void test_pools_are_means_and_enlarging_repeats(void **state)
+{
+    (void)state;
+    float x[16] = {1, 2, 30, 40, 3, 4, 50, 60, -1, 0, INFINITY, 1, 0, 1, 1, 1}, y[4];
+    struct tensor large = tensor_of(DTYPE_F32, (struct shape){1, 4, 4, 1}, x);
+    struct tensor small = tensor_of(DTYPE_F32, (struct shape){1, 2, 2, 1}, y);
+    for (int d = -1; d < backend_count; d++) {
+        struct device *device = d < 0 ? ref : backends[d].device[1];
+        device->ops->resample.down(device, &large, 0.25f, &small);
+        assert_true(y[0] == 2.5f && y[1] == 45.0f && y[2] == 0.0f && isinf(y[3]));
+        float back[16];
+        struct tensor enlarged = tensor_of(DTYPE_F32, (struct shape){1, 4, 4, 1}, back);
+        device->ops->resample.up(device, &small, 2.0f, &enlarged);
+        for (int i = 0; i < 16; i++)
+            assert_true(back[i] == 2.0f * y[i / 8 * 2 + i % 4 / 2]);
+    }
+}
+
 /* ---- loss ------------------------------------------------------------------------ */
 
 static void compare_loss(enum loss_kind kind, const struct tensor *logits,
@@ -244,7 +332,8 @@ static void compare_loss(enum loss_kind kind, const struct tensor *logits,
         struct device *device = b->device[1];
         memset(&sums, 0xff, sizeof sums);
         poison(&got);
-        device->ops->loss.on_logits(device, kind, logits, target, 0.7f, scaler, &got, &sums);
+        device->ops->loss.on_logits(device, kind, logits, target, 0.7f, scaler, &got,
+                                    &sums);
         struct bounds bounds = {.absolute = unit_absolute(dtype) + 1e-6,
                                 .relative = unit_relative(dtype) + 1e-5};
         assert_within("loss.on_logits", b->name, "seed", &got, &want, &bounds, 0);
@@ -281,8 +370,8 @@ static void test_losses_and_seeds_agree(void **state)
             for (size_t t = 0; t < 3; t++)
                 for (size_t d = 0; d < 3; d++)
                     for (int kind = 0; kind < LOSS_KINDS; kind++)
-                        compare_loss((enum loss_kind)kind, &logits, dtypes[d],
-                                     targets[t], &scaler);
+                        compare_loss((enum loss_kind)kind, &logits, dtypes[d], targets[t],
+                                     &scaler);
             free(logits.data);
         }
     }
@@ -620,6 +709,8 @@ int main(void)
         cmocka_unit_test(test_latents_are_the_same_bits_on_every_backend),
         cmocka_unit_test(test_a_latent_depends_on_row_and_column_alone),
         cmocka_unit_test(test_counters_advance_by_one),
+        cmocka_unit_test(test_grids_are_pooled_and_enlarged_as_by_ref),
+        cmocka_unit_test(test_pools_are_means_and_enlarging_repeats),
         cmocka_unit_test(test_losses_and_seeds_agree),
         cmocka_unit_test(test_one_bad_gradient_is_found_wherever_it_stands),
         cmocka_unit_test(test_a_found_inf_stays_found_over_clean_gradients),

@@ -45,17 +45,26 @@ static int has_reader(const struct net *net, int node)
     return 0;
 }
 
-// One more layer that reads any nodes so far: all maps have one size, so that any two add
-// up.
+// A node of the full size: any two of them add up.
+static int any_map(const struct net *net, struct dice *dice)
+{
+    int node;
+    do
+        node = roll(dice, net->node_count);
+    while (net->node[node].y.shape.h != SIZE);
+    return node;
+}
+
+// One more layer that reads any such nodes so far.
 static void add_random(struct net *net, struct dice *dice, const struct graph *graph)
 {
     char name[NET_NAME_MAX];
-    int count = net->node_count, from = roll(dice, count);
+    int count = net->node_count, from = any_map(net, dice);
     snprintf(name, sizeof name, "n%d", count);
-    switch (roll(dice, graph->has_norms ? 6 : 5)) {
+    switch (roll(dice, graph->has_norms ? 7 : 6)) {
     case 0: net_add_conv(net, name, from, CHANNELS, 3, 1, 1, roll(dice, 2)); break;
     case 1: net_add_conv_transpose(net, name, from, CHANNELS, 3, 1, 1, 0); break;
-    case 2: net_add_residual(net, name, from, roll(dice, count)); break;
+    case 2: net_add_residual(net, name, from, any_map(net, dice)); break;
     case 3: net_add_residual(net, name, from, count - 1); break;
     case 4: {
         int is_tanh = graph->is_smooth || roll(dice, 2);
@@ -63,6 +72,11 @@ static void add_random(struct net *net, struct dice *dice, const struct graph *g
                            is_tanh ? ACTIVATION_TANH : ACTIVATION_LEAKY_RELU, 0.2f);
         break;
     }
+    case 5: // to half the size, and back
+        from = net_add_average_pool(net, name, from, 2);
+        snprintf(name, sizeof name, "n%dup", count);
+        net_add_conv_transpose(net, name, from, CHANNELS, 2, 2, 0, 1);
+        break;
     default: net_add_batch_norm(net, name, from); break;
     }
 }
