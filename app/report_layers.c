@@ -92,7 +92,7 @@ static void add_to_column(const struct report *report, struct layer_column *colu
         .headroom = (float)facts->headroom,
         .small = (float)(facts->subnormal + (isnan(facts->lost) ? 0.0 : facts->lost)),
         .has_overflowed = facts->finite < 1.0};
-    layer_cell_join(&column->cell[entry->kind][row], &cell);
+    layer_column_join(column, row, (enum layer_tensor)entry->kind, &cell);
 }
 
 /* A line of layers.jsonl that is being made, with its column of the heat map. */
@@ -112,7 +112,7 @@ static void begin_line(const struct report *report, struct look_line *line,
 {
     line->reason = reason;
     line->tensors = json_array();
-    layer_column_clear(&line->column, report->trainer->last_place.step, kimg_of(report));
+    layer_column_begin(&line->column, report->trainer->last_place.step, kimg_of(report));
     line->column.is_skip = is_skip;
 }
 

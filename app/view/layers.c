@@ -10,14 +10,16 @@
 #include "app/files/json_lines.h"
 #include "app/record/rollbacks.h"
 
+struct columns {
+    int count;
+    struct layer_column of[LAYERS_LOOKS];
+};
+
 struct layers {
     pthread_mutex_t mutex;
-    int row_count;
-    char name[LAYERS_MAX][LAYERS_NAME];
-    struct columns {
-        int count;
-        struct layer_column of[LAYERS_LOOKS];
-    } looks, skips;
+    int row_count, row_room;
+    char (*name)[LAYERS_NAME];
+    struct columns looks, skips;
 };
 
 struct layers *layers_create(void)
@@ -28,45 +30,81 @@ struct layers *layers_create(void)
     return layers;
 }
 
+static void drop_from(struct columns *columns, int first)
+{
+    for (int i = first; i < columns->count; i++)
+        free(columns->of[i].cells);
+    columns->count = first;
+}
+
 void layers_destroy(struct layers *layers)
 {
     if (!layers)
         return;
+    drop_from(&layers->looks, 0);
+    drop_from(&layers->skips, 0);
+    free(layers->name);
     pthread_mutex_destroy(&layers->mutex);
     free(layers);
 }
 
 /* ---- columns --------------------------------------------------------------------- */
 
-void layer_column_clear(struct layer_column *column, int64_t step, double kimg)
+void layer_column_begin(struct layer_column *column, int64_t step, double kimg)
 {
-    column->step = step;
-    column->kimg = kimg;
-    column->is_skip = 0;
-    for (int tensor = 0; tensor < LAYER_TENSORS; tensor++)
-        for (int row = 0; row < LAYERS_MAX; row++)
-            column->cell[tensor][row] = (struct layer_cell){NAN, NAN, 0};
+    *column = (struct layer_column){.step = step, .kimg = kimg};
 }
 
-void layer_cell_join(struct layer_cell *to, const struct layer_cell *from)
+static const struct layer_cell unseen = {NAN, NAN, 0};
+
+static size_t place(int row, enum layer_tensor tensor)
 {
-    to->headroom = fminf(to->headroom, from->headroom); // a NaN gives way
-    to->small = fmaxf(to->small, from->small);
-    to->has_overflowed |= from->has_overflowed;
+    return (size_t)row * LAYER_TENSORS + tensor;
 }
 
-static void join(struct layer_column *to, const struct layer_column *from)
+// False without memory.
+static int grow(struct layer_column *column, int rows)
 {
-    for (int tensor = 0; tensor < LAYER_TENSORS; tensor++)
-        for (int row = 0; row < LAYERS_MAX; row++)
-            layer_cell_join(&to->cell[tensor][row], &from->cell[tensor][row]);
+    if (rows <= column->rows)
+        return 1;
+    struct layer_cell *cells =
+        realloc(column->cells, place(rows, 0) * sizeof *column->cells);
+    if (!cells)
+        return 0;
+    for (size_t i = place(column->rows, 0); i < place(rows, 0); i++)
+        cells[i] = unseen;
+    column->cells = cells;
+    column->rows = rows;
+    return 1;
 }
 
-// The second goes into the first, which then ends with it.
-static void join_second(struct layer_column *first, const struct layer_column *second)
+void layer_column_join(struct layer_column *column, int row, enum layer_tensor tensor,
+                       const struct layer_cell *seen)
 {
-    join(first, second);
+    if (!grow(column, row + 1))
+        return;
+    struct layer_cell *cell = &column->cells[place(row, tensor)];
+    cell->headroom = fminf(cell->headroom, seen->headroom); // a NaN gives way
+    cell->small = fmaxf(cell->small, seen->small);
+    cell->has_overflowed |= seen->has_overflowed;
+}
+
+struct layer_cell layer_column_cell(const struct layer_column *column, int row,
+                                    enum layer_tensor tensor)
+{
+    return row < column->rows ? column->cells[place(row, tensor)] : unseen;
+}
+
+// The second goes into the first.
+static void join(struct layer_column *first, struct layer_column *second)
+{
+    for (int row = 0; row < second->rows; row++)
+        for (int tensor = 0; tensor < LAYER_TENSORS; tensor++)
+            layer_column_join(first, row, (enum layer_tensor)tensor,
+                              &second->cells[place(row, (enum layer_tensor)tensor)]);
     first->step = second->step;
+    free(second->cells);
+    second->cells = NULL;
 }
 
 // Pairs of neighbours become one.
@@ -75,7 +113,7 @@ static void join_looks(struct columns *looks)
     int half = looks->count / 2;
     for (int i = 0; i < half; i++) {
         looks->of[i] = looks->of[2 * i];
-        join_second(&looks->of[i], &looks->of[2 * i + 1]);
+        join(&looks->of[i], &looks->of[2 * i + 1]);
     }
     looks->count = half;
 }
@@ -87,11 +125,25 @@ static void join_skips(struct columns *skips)
     int last = 0;
     for (int i = 1; i < skips->count; i++) {
         if (skips->of[i].kimg - skips->of[last].kimg <= range / (LAYERS_LOOKS / 2 - 1))
-            join_second(&skips->of[last], &skips->of[i]);
+            join(&skips->of[last], &skips->of[i]);
         else
             skips->of[++last] = skips->of[i];
     }
     skips->count = last + 1;
+}
+
+// A place for one more name; false without memory.
+static int make_room(struct layers *layers)
+{
+    if (layers->row_count < layers->row_room)
+        return 1;
+    int room = 2 * layers->row_room + 32;
+    void *name = realloc(layers->name, (size_t)room * sizeof *layers->name);
+    if (!name)
+        return 0;
+    layers->name = name;
+    layers->row_room = room;
+    return 1;
 }
 
 int layers_row(struct layers *layers, const char *name)
@@ -100,13 +152,14 @@ int layers_row(struct layers *layers, const char *name)
     int row = 0;
     while (row < layers->row_count && strcmp(layers->name[row], name) != 0)
         row += 1;
-    if (row == layers->row_count && row < LAYERS_MAX)
+    if (row == layers->row_count && make_room(layers))
         snprintf(layers->name[layers->row_count++], LAYERS_NAME, "%s", name);
+    int is_there = row < layers->row_count;
     pthread_mutex_unlock(&layers->mutex);
-    return row < LAYERS_MAX ? row : -1;
+    return is_there ? row : -1;
 }
 
-void layers_add(struct layers *layers, const struct layer_column *column)
+void layers_add(struct layers *layers, struct layer_column *column)
 {
     pthread_mutex_lock(&layers->mutex);
     struct columns *columns = column->is_skip ? &layers->skips : &layers->looks;
@@ -125,8 +178,10 @@ void layers_add(struct layers *layers, const struct layer_column *column)
 
 static void rewind_columns(struct columns *columns, int64_t step)
 {
-    while (columns->count > 0 && columns->of[columns->count - 1].step > step)
-        columns->count--;
+    int kept = columns->count;
+    while (kept > 0 && columns->of[kept - 1].step > step)
+        kept--;
+    drop_from(columns, kept);
 }
 
 void layers_rewind(struct layers *layers, int64_t step)
@@ -137,31 +192,66 @@ void layers_rewind(struct layers *layers, int64_t step)
     pthread_mutex_unlock(&layers->mutex);
 }
 
-static int copy_columns(const struct columns *from, struct layer_column **to)
+/* ---- copies ---------------------------------------------------------------------- */
+
+static size_t cells_of(const struct columns *columns)
 {
-    if (!*to)
-        *to = malloc(LAYERS_LOOKS * sizeof **to);
-    if (!*to)
-        return 0;
-    memcpy(*to, from->of, (size_t)from->count * sizeof **to);
-    return from->count;
+    size_t count = 0;
+    for (int i = 0; i < columns->count; i++)
+        count += place(columns->of[i].rows, 0);
+    return count;
+}
+
+// Returns what follows the cells that were copied.
+static struct layer_cell *copy_columns(const struct columns *from,
+                                       struct layer_column *to, struct layer_cell *cells)
+{
+    for (int i = 0; i < from->count; i++) {
+        size_t count = place(from->of[i].rows, 0);
+        to[i] = from->of[i];
+        to[i].cells = cells;
+        if (count > 0)
+            memcpy(cells, from->of[i].cells, count * sizeof *cells);
+        cells += count;
+    }
+    return cells;
+}
+
+static void copy_all(const struct layers *layers, struct layers_view *view)
+{
+    const struct columns *looks = &layers->looks, *skips = &layers->skips;
+    size_t cells = cells_of(looks) + cells_of(skips);
+    view->name = malloc(((size_t)layers->row_count + 1) * sizeof *view->name);
+    view->columns = malloc(((size_t)looks->count + 1) * sizeof *view->columns);
+    view->skips = malloc(((size_t)skips->count + 1) * sizeof *view->skips);
+    view->cells = malloc((cells + 1) * sizeof *view->cells);
+    if (!view->name || !view->columns || !view->skips || !view->cells) {
+        layers_view_release(view);
+        return;
+    }
+    if (layers->row_count > 0)
+        memcpy(view->name, layers->name, (size_t)layers->row_count * sizeof *view->name);
+    view->row_count = layers->row_count;
+    view->column_count = looks->count;
+    view->skip_count = skips->count;
+    copy_columns(skips, view->skips, copy_columns(looks, view->columns, view->cells));
 }
 
 void layers_copy(const struct layers *layers, struct layers_view *view)
 {
     struct layers *mutable = (struct layers *)(uintptr_t)layers;
+    layers_view_release(view);
     pthread_mutex_lock(&mutable->mutex);
-    view->row_count = layers->row_count;
-    memcpy(view->name, layers->name, sizeof view->name);
-    view->column_count = copy_columns(&layers->looks, &view->columns);
-    view->skip_count = copy_columns(&layers->skips, &view->skips);
+    copy_all(layers, view);
     pthread_mutex_unlock(&mutable->mutex);
 }
 
 void layers_view_release(struct layers_view *view)
 {
+    free(view->name);
     free(view->columns);
     free(view->skips);
+    free(view->cells);
     *view = (struct layers_view){.columns = NULL};
 }
 
@@ -196,7 +286,7 @@ static void recall_tensor(struct layers *layers, struct layer_column *column,
                               .small = number_of(object, "subnormal") +
                                        (isnan(lost) ? 0.0f : lost),
                               .has_overflowed = number_of(object, "finite") < 1.0f};
-    layer_cell_join(&column->cell[tensor][row], &cell);
+    layer_column_join(column, row, (enum layer_tensor)tensor, &cell);
 }
 
 struct recall {
@@ -214,7 +304,7 @@ static void recall_line(void *context, json_t *line)
         rollbacks_gave_up(&recall->rollbacks, line))
         return;
     struct layer_column column;
-    layer_column_clear(&column, json_integer_value(step), json_number_value(kimg));
+    layer_column_begin(&column, json_integer_value(step), json_number_value(kimg));
     const char *reason = json_string_value(json_object_get(line, "reason"));
     column.is_skip = reason && strncmp(reason, "skip", 4) == 0;
     json_array_foreach(tensors, i, tensor) recall_tensor(recall->layers, &column, tensor);

@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LAYERS_MAX 64
 #define LAYERS_LOOKS 192
 #define LAYERS_NAME 40
 
@@ -37,17 +36,18 @@ struct layer_column {
     int64_t step; // the last that was joined
     double kimg;  // of the first
     int is_skip;  // else a look of --grad-stats
-    struct layer_cell cell[LAYER_TENSORS][LAYERS_MAX];
+    int rows;
+    struct layer_cell *cells; // [rows][LAYER_TENSORS]; those of later rows are not seen
 };
 
 /* A copy to draw from. */
 struct layers_view {
     int row_count;
-    char name[LAYERS_MAX][LAYERS_NAME]; // "g.conv1"; G's layers, then D's
-    int column_count;                   // looks of --grad-stats
-    struct layer_column *columns;       // [LAYERS_LOOKS], the reader's
+    char (*name)[LAYERS_NAME]; // "g.conv1"; G's layers, then D's
+    int column_count;          // looks of --grad-stats
     int skip_count;
-    struct layer_column *skips; // [LAYERS_LOOKS]
+    struct layer_column *columns, *skips;
+    struct layer_cell *cells; // of all columns
 };
 
 struct layers;
@@ -56,15 +56,19 @@ struct layers;
 struct layers *layers_create(void);
 void layers_destroy(struct layers *layers);
 
-/* A column in which nothing is seen yet. */
-void layer_column_clear(struct layer_column *column, int64_t step, double kimg);
-/* Keeps the worse of both. */
-void layer_cell_join(struct layer_cell *to, const struct layer_cell *from);
+/* A column in which nothing is seen yet; layers_add() takes over what it grows to. */
+void layer_column_begin(struct layer_column *column, int64_t step, double kimg);
+/* The cell of a row, now the worse of what is there and `seen`. Without memory for a new
+ * row nothing changes. */
+void layer_column_join(struct layer_column *column, int row, enum layer_tensor tensor,
+                       const struct layer_cell *seen);
+struct layer_cell layer_column_cell(const struct layer_column *column, int row,
+                                    enum layer_tensor tensor);
 
-/* The row of that name, added at the end when it is new; -1 when there is no room. */
+/* The row of that name, added at the end when it is new; -1 without memory. */
 int layers_row(struct layers *layers, const char *name);
 /* A column of the same step and kind as the last one is joined with it. */
-void layers_add(struct layers *layers, const struct layer_column *column);
+void layers_add(struct layers *layers, struct layer_column *column);
 
 /* Copies all; without memory for it, the view is empty. layers_view_release()
  * afterwards. */

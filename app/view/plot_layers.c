@@ -145,14 +145,16 @@ static int is_seen(const struct layer_cell *cell)
 }
 
 static void draw_cell(const struct canvas *canvas, const struct map *map,
-                      const struct layer_cell *cell, struct area area)
+                      const struct layer_column *column, int row,
+                      enum layer_tensor tensor, struct area area)
 {
-    if (!is_seen(cell))
+    struct layer_cell cell = layer_column_cell(column, row, tensor);
+    if (!is_seen(&cell))
         return;
-    if (cell->has_overflowed && map->kind == MAP_HEADROOM)
+    if (cell.has_overflowed && map->kind == MAP_HEADROOM)
         canvas_ink(canvas, INK_BAD, 1.0);
     else
-        select_color(canvas, ramp(map->kind, part_of(map->kind, cell)));
+        select_color(canvas, ramp(map->kind, part_of(map->kind, &cell)));
     cairo_rectangle(canvas->cairo, area.x, area.y, area.w, area.h);
     cairo_fill(canvas->cairo);
 }
@@ -162,8 +164,8 @@ static double kimg_x(const struct map *map, int tensor, double kimg)
     return block_x(map, tensor) + map->block_width * kimg / map->kimg;
 }
 
-static void draw_row(const struct canvas *canvas, const struct map *map, int tensor,
-                     int row)
+static void draw_row(const struct canvas *canvas, const struct map *map,
+                     enum layer_tensor tensor, int row)
 {
     const struct layers_view *layers = map->layers;
     const double end = block_x(map, tensor) + map->block_width;
@@ -176,17 +178,18 @@ static void draw_row(const struct canvas *canvas, const struct map *map, int ten
             (is_last ? end : kimg_x(map, tensor, layers->columns[i + 1].kimg)) - area.x;
         area.w = fmax(area.w, is_last ? SKIP_WIDTH : 0.0);
         area.x = fmin(area.x, end - area.w);
-        draw_cell(canvas, map, &layers->columns[i].cell[tensor][row], area);
+        draw_cell(canvas, map, &layers->columns[i], row, tensor, area);
     }
     area.w = SKIP_WIDTH;
     for (int i = 0; i < layers->skip_count; i++) {
         const double x = kimg_x(map, tensor, layers->skips[i].kimg) - SKIP_WIDTH / 2.0;
         area.x = fmin(fmax(x, block_x(map, tensor)), end - SKIP_WIDTH);
-        draw_cell(canvas, map, &layers->skips[i].cell[tensor][row], area);
+        draw_cell(canvas, map, &layers->skips[i], row, tensor, area);
     }
 }
 
-static void draw_block(const struct canvas *canvas, const struct map *map, int tensor)
+static void draw_block(const struct canvas *canvas, const struct map *map,
+                       enum layer_tensor tensor)
 {
     cairo_save(canvas->cairo);
     cairo_set_antialias(canvas->cairo, CAIRO_ANTIALIAS_NONE);
