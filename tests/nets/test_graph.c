@@ -246,6 +246,27 @@ static void test_blocks_within_blocks_match_central_differences(void **state)
     check_gradients(&net, 5);
 }
 
+static void test_an_average_pool_is_the_mean_of_its_blocks(void **state)
+{
+    (void)state;
+    struct net net;
+    assert_int_equal(
+        net_begin(&net, device, "t", DTYPE_F32, (struct shape){1, 2, 4, 1}), STATUS_OK);
+    net_add_average_pool(&net, "pool", NET_INPUT, 2);
+    assert_int_equal(net_plan(&net, NET_INPUT_GRAD), STATUS_OK);
+    float pixels[8] = {1, 2, 10, 30, 3, 6, 50, 70};
+    struct tensor x = tensor_of(DTYPE_F32, net.input.shape, pixels);
+    net_forward(&net, &x, NET_TRAIN);
+    const float *y = net_output(&net)->data;
+    assert_true(y[0] == 3.0f && y[1] == 40.0f);
+    ((float *)net.output_grad.data)[0] = 4.0f;
+    ((float *)net.output_grad.data)[1] = -8.0f;
+    run_backward(&net, &x, DGRAD);
+    for (int i = 0; i < 8; i++)
+        assert_true(((float *)net.input_grad.data)[i] == (i % 4 < 2 ? 1.0f : -2.0f));
+    net_release(&net);
+}
+
 static double dot(const struct tensor *a, const struct tensor *b)
 {
     double sum = 0;
@@ -335,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_a_graph_of_200_nodes_is_planned_and_run),
         cmocka_unit_test(test_gradients_of_random_graphs_match_central_differences),
         cmocka_unit_test(test_blocks_within_blocks_match_central_differences),
+        cmocka_unit_test(test_an_average_pool_is_the_mean_of_its_blocks),
         cmocka_unit_test(
             test_tangents_of_random_graphs_are_the_adjoints_of_backward_passes),
         cmocka_unit_test(test_buffers_that_live_together_never_share_memory),

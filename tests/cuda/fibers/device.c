@@ -21,6 +21,17 @@ static void close_device(struct device *device)
     free(backend);
 }
 
+// Memory, queue, group and convolutions have no kernel of their own; all after them have.
+static void check_nothing_is_refs(const struct ops *ops)
+{
+    struct ops ref;
+    ref_fill_ops(&ref);
+    for (size_t at = offsetof(struct ops, norm); at < sizeof ref; at += sizeof(void *))
+        CHECK(memcmp((const char *)ops + at, (const char *)&ref + at, sizeof(void *)) !=
+                  0,
+              "an op on fibers is ref's: %zu", at / sizeof(void *));
+}
+
 static struct cuda_backend *new_backend(void)
 {
     struct cuda_backend *backend = calloc(1, sizeof *backend);
@@ -36,12 +47,13 @@ static struct cuda_backend *new_backend(void)
     ref_fill_ops(&backend->ops);
     cuda_fill_norm(&backend->ops.norm);
     cuda_fill_pointwise(&backend->ops.pointwise);
+    cuda_fill_resample(&backend->ops.resample);
     cuda_fill_image(&backend->ops.image);
     cuda_fill_loss(&backend->ops.loss);
     cuda_fill_optimizer(&backend->ops.optimizer);
     cuda_fill_scaler(&backend->ops.optimizer);
-    cuda_fill_scaler(&backend->ops.optimizer);
     cuda_fill_survey(&backend->ops.survey);
+    check_nothing_is_refs(&backend->ops);
     return backend;
 }
 
