@@ -1,18 +1,27 @@
-/* commands.h - the commands besides train. Each takes the arguments after its name. */
+/* commands.h - the commands of the program, as a list.
+ * Flow:  main.c -> [COMMANDS] -> name_command(), with the arguments after the name.
+ *
+ * A new command is a file with its function and a row here; usage, help and errors follow
+ * from the list. */
 #ifndef APP_COMMANDS_H
 #define APP_COMMANDS_H
 
 #include "kernels/base/status.h"
 
-/* `twinscale sample CHECKPOINT --seeds 0-63 --grid 8x8 [--raw] -o grid.png` */
-enum status sample_command(int argc, char **argv);
-/* `twinscale info CHECKPOINT [--digest]`, `twinscale info --devices` */
-enum status info_command(int argc, char **argv);
-/* `twinscale ctl RUN [key=value ...]` */
-enum status ctl_command(int argc, char **argv);
-/* `twinscale data check PATH` */
-enum status data_command(int argc, char **argv);
-/* `twinscale bench scaler|precision|layers [SETTING...]` */
-enum status bench_command(int argc, char **argv);
+/* X(name, arguments, help) */
+#define COMMANDS(X)                                                                     \
+    X(train, "--data PATH [--preset NAME] ...",                                         \
+      "train a GAN, or go on with --resume RUN")                                        \
+    X(sample, "CHECKPOINT --seeds 0-63 -o grid.png", "draw images from a checkpoint")   \
+    X(info, "CHECKPOINT [--json] | --devices", "what a checkpoint holds; what is here") \
+    X(ctl, "RUN [g.growth_interval=500 ...]",                                           \
+      "change settings of a run that is going on")                                      \
+    X(data, "check PATH", "every file that cannot be used, and why")                    \
+    X(bench, "scaler|precision|layers [SETTING ...]",                                   \
+      "one run under every choice; every layer's speed")
+
+#define X(name, arguments, help) enum status name##_command(int argc, char **argv);
+COMMANDS(X)
+#undef X
 
 #endif

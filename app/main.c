@@ -8,27 +8,17 @@
 #include <string.h>
 
 #include "app/commands.h"
-#include "app/run.h"
 #include "kernels/base/status.h"
 
-struct command {
+static const struct command {
     const char *name, *arguments, *help;
     enum status (*run)(int argc, char **argv);
+} commands[] = {
+#define X(name, arguments, help) {#name, arguments, help, name##_command},
+    COMMANDS(X)
+#undef X
 };
-
-static const struct command commands[] = {
-    {"train", "--data PATH [--preset NAME] ...",
-     "train a GAN, or go on with --resume RUN", train_command},
-    {"sample", "CHECKPOINT --seeds 0-63 -o grid.png", "draw images from a checkpoint",
-     sample_command},
-    {"info", "CHECKPOINT [--json] | --devices", "what a checkpoint holds; what is here",
-     info_command},
-    {"ctl", "RUN [g.growth_interval=500 ...]",
-     "change settings of a run that is going on", ctl_command},
-    {"data", "check PATH", "every file that cannot be used, and why", data_command},
-    {"bench", "scaler|precision|layers [SETTING ...]",
-     "one run under every choice; every layer's speed", bench_command},
-};
+#define COMMAND_COUNT (sizeof commands / sizeof *commands)
 
 static void print_usage(FILE *stream)
 {
@@ -36,12 +26,28 @@ static void print_usage(FILE *stream)
             "twinscale %s - trains image GANs in mixed precision, one loss scaler per "
             "network\n\nusage: twinscale COMMAND ...\n\n",
             TWINSCALE_VERSION);
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
         fprintf(stream, "  %-7s %-37s %s\n", commands[i].name, commands[i].arguments,
                 commands[i].help);
     fprintf(stream,
             "\n`twinscale COMMAND --help` explains each. A first run, with no data of "
             "your own:\n  twinscale train --preset fmnist-quick\n");
+}
+
+// "train, sample and info"
+static enum status fail_unknown(const char *name)
+{
+    char names[128] = "";
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s",
+                 i == 0                   ? ""
+                 : i + 1 == COMMAND_COUNT ? " and "
+                                          : ", ",
+                 commands[i].name);
+    }
+    return status_fail(STATUS_USAGE, "%s: no such command; the commands are %s", name,
+                       names);
 }
 
 static enum status dispatch(int argc, char **argv)
@@ -63,13 +69,10 @@ static enum status dispatch(int argc, char **argv)
         printf("twinscale %s\n", TWINSCALE_VERSION);
         return STATUS_OK;
     }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp(argv[1], commands[i].name))
             return commands[i].run(argc - 2, argv + 2);
-    return status_fail(
-        STATUS_USAGE,
-        "%s: no such command; the commands are train, sample, info, ctl, data and bench",
-        argv[1]);
+    return fail_unknown(argv[1]);
 }
 
 /* Where standard input, output or error is closed, the next file that is opened would

@@ -52,9 +52,6 @@ struct run {
 /* What the first Ctrl-C comes to from the moment on that a run has a folder. */
 #define RUN_ANSWER "stopping after this step, then saving"
 
-/* `twinscale train`; the arguments after "train". */
-enum status train_command(int argc, char **argv);
-
 /* run_loop.c: trains to the end, or to a fault, or until asked to stop; keeps the outcome
  * in run->status and run->message. The body of the worker thread. */
 void run_loop(struct run *run);

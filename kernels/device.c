@@ -414,7 +414,7 @@ struct tensor device_tensor(const struct device *device, enum dtype dtype,
                             struct shape shape, int is_weight)
 {
     struct tensor tensor = tensor_of(dtype, shape, NULL);
-    if (dtype == DTYPE_U8 || dtype == DTYPE_I32)
+    if (dtype == DTYPE_U8)
         return tensor;
     tensor.c_stored = rounded_up(shape.c, device->channel_multiple);
     if (is_weight)

@@ -19,8 +19,7 @@
     X(F32, 4, "f32")   \
     X(F16, 2, "f16")   \
     X(BF16, 2, "bf16") \
-    X(U8, 1, "u8")     \
-    X(I32, 4, "i32")
+    X(U8, 1, "u8")
 
 enum dtype {
 #define X(name, bytes, word) DTYPE_##name,

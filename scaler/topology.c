@@ -103,6 +103,12 @@ static void spread(const struct topology *topology, const struct scaler_state *f
     topology->device->ops->optimizer.scaler_spread(topology->device, from, to, reach);
 }
 
+// The order of calls here is right whatever the settings.
+static void must(enum grad_scaler_call call)
+{
+    CHECK(call == CALL_OK, "%s", grad_scaler_call_text(call));
+}
+
 /* Adds the gradients of D's loss on fakes, both unscaled. A sum of finite ones may not be
  * finite; no scale is to blame for that. */
 static void add_fake_grads(struct topology *topology)
@@ -127,8 +133,8 @@ static void join_losses(struct topology *topology)
     const struct scaled *d = &topology->network[ROLE_D];
     struct scaler_state *real = d->scaler->state, *fake = topology->fake.state;
     const struct gradients *own = &d->optimizer->gradients;
-    CHECK(grad_scaler_unscale(d->scaler, own) == CALL_OK);
-    CHECK(grad_scaler_unscale(&topology->fake, &topology->fake_grads) == CALL_OK);
+    must(grad_scaler_unscale(d->scaler, own));
+    must(grad_scaler_unscale(&topology->fake, &topology->fake_grads));
     add_fake_grads(topology);
     spread(topology, fake, real, OVERFLOW_SKIPS);
     spread(topology, real, fake, OVERFLOW_SKIPS);
@@ -157,9 +163,8 @@ void topology_step(struct topology *topology, enum role network)
     if (topology_has_own_grads(topology, PASS_D_FAKE) && network == ROLE_D)
         join_losses(topology);
     else if (own->clip_norm > 0.0f)
-        CHECK(grad_scaler_clip(own->scaler, &own->optimizer->gradients, own->clip_norm) ==
-              CALL_OK);
-    CHECK(grad_scaler_step(own->scaler, own->optimizer) == CALL_OK);
+        must(grad_scaler_clip(own->scaler, &own->optimizer->gradients, own->clip_norm));
+    must(grad_scaler_step(own->scaler, own->optimizer));
     if (topology->skip == SKIP_BOTH)
         hold_other(topology, network);
 }
@@ -193,10 +198,10 @@ void topology_update(struct topology *topology, enum role network)
             update_both(topology);
         return;
     }
-    CHECK(grad_scaler_update(own) == CALL_OK);
+    must(grad_scaler_update(own));
     if (topology->kind == TOPOLOGY_SHARED_PER_STEP)
         topology->device->ops->optimizer.scaler_share(topology->device, own->state,
                                                       other->state);
     if (topology_has_own_grads(topology, PASS_D_FAKE) && network == ROLE_D)
-        CHECK(grad_scaler_update(&topology->fake) == CALL_OK);
+        must(grad_scaler_update(&topology->fake));
 }

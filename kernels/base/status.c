@@ -34,16 +34,6 @@ int status_exit_code(enum status code)
     return exit_codes[code];
 }
 
-const char *status_word(enum status code)
-{
-    static const char *const words[] = {
-#define X(name, exit_code, word) word,
-        STATUS_TABLE(X)
-#undef X
-    };
-    return words[code];
-}
-
 enum status memory_missing(const char *format, ...)
 {
     char what[256];

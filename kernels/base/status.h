@@ -35,9 +35,8 @@ enum status status_fail(enum status code, const char *format, ...)
  * Valid until the next status_fail() on the same thread. */
 const char *status_message(void);
 
-/* The exit code of the program for `code`, and its word. */
+/* The exit code of the program for `code`. */
 int status_exit_code(enum status code);
-const char *status_word(enum status code);
 
 /* Returns from the enclosing function when `call` did not succeed. */
 #define TRY(call)                         \

@@ -3,7 +3,6 @@
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #endif
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,13 +131,6 @@ void cpu_parallel(const struct device *device, size_t tasks,
     pool_run(cpu_backend(device)->pool, tasks, run, job);
 }
 
-/* Cores that this process may use. */
-static int usable_cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static enum status reserve(float **block, size_t *floats, size_t wanted)
 {
     if (wanted <= *floats)
@@ -233,8 +225,6 @@ enum status cpu_open(struct device *device)
     struct cpu_backend *backend = calloc(1, sizeof *backend);
     if (!backend)
         return status_fail(STATUS_FAILED, "cpu: no memory for the backend");
-    if (device->threads < 1)
-        device->threads = usable_cores();
     backend->isa = isa;
     backend->conv_choice = conv_choice;
     backend->threads = device->threads;

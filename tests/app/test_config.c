@@ -41,8 +41,8 @@ static void assert_refused(const char *line, enum status code, const char *words
     if (status == STATUS_OK)
         status = config_check(&config);
     if (status != code || !strstr(status_message(), words))
-        fail_msg("%s: status %s, \"%s\"; want %s with \"%s\"", line, status_word(status),
-                 status ? status_message() : "", status_word(code), words);
+        fail_msg("%s: status %d, \"%s\"; want %d with \"%s\"", line, (int)status,
+                 status ? status_message() : "", (int)code, words);
 }
 
 /* ---- the table ------------------------------------------------------------------- */

@@ -64,15 +64,6 @@ static void test_an_unknown_instruction_set_is_refused_with_the_known_ones(void 
     cpu_close(&device); // never opened: fine
 }
 
-static void test_no_thread_count_means_one_per_core(void **state)
-{
-    (void)state;
-    struct device device = {.name = "cpu", .threads = 0};
-    assert_int_equal(cpu_open(&device), STATUS_OK);
-    assert_true(device.threads >= 1);
-    cpu_close(&device);
-}
-
 /* ---- half conversions ------------------------------------------------------------ */
 
 static void check_widening(struct device *device)
@@ -349,7 +340,6 @@ int main(void)
         cmocka_unit_test(test_the_plain_c_kernels_can_be_asked_for),
         cmocka_unit_test(test_avx512_turns_dot_products_of_bf16_off),
         cmocka_unit_test(test_an_unknown_instruction_set_is_refused_with_the_known_ones),
-        cmocka_unit_test(test_no_thread_count_means_one_per_core),
         cmocka_unit_test(test_every_half_widens_to_the_value_that_half_h_gives),
         cmocka_unit_test(test_rounding_to_half_gives_the_bits_of_half_h),
         cmocka_unit_test(test_tanh_is_within_two_units_of_the_last_place),

@@ -27,7 +27,6 @@ printf '%s\n' "$list" | awk -F '\t' '
         row("jansson\\.h", "app/(config|files|record|recovery|view|live|bench)/|app/[^/]*$",
             "app/ but for input, train and ranks")
         row("z(lib|conf)\\.h", "app/input/", "app/input/")
-        row("(jpeglib|turbojpeg|zip)\\.h", "app/input/", "app/input/")
         row("(cudnn|cuda|cublas|curand|nccl|nv)[a-zA-Z0-9_]*(\\.h|\\.hpp|\\.cuh)?",
             "kernels/cuda/", "kernels/cuda/")
         row("([a-z]*mmintrin|x86intrin|cpuid|arm_neon|arm_fp16)\\.h", "kernels/",

@@ -101,8 +101,6 @@ static double element_value(const struct tensor *tensor, size_t place)
 {
     if (tensor->dtype == DTYPE_U8)
         return ((const uint8_t *)tensor->data)[place];
-    if (tensor->dtype == DTYPE_I32)
-        return ((const int32_t *)tensor->data)[place];
     return (double)element_load(tensor->data, tensor->dtype, place);
 }
 
