@@ -80,7 +80,7 @@ void guard_saved(struct run *run)
     int is_calm = 1;
     for (int network = 0; network < ROLES; network++)
         is_calm &= run->trainer.record[network].skipped_in_a_row == 0;
-    if (is_calm || run->config.on_overflow_storm != STORM_ROLLBACK)
+    if (is_calm || run->trainer.config.on_overflow_storm != STORM_ROLLBACK)
         snprintf(run->good_snapshot, sizeof run->good_snapshot, "%s", run->last_snapshot);
 }
 
@@ -192,7 +192,7 @@ static void tell_rollback(struct run *run, const struct storm *storm, int64_t fr
 {
     const struct trainer *trainer = &run->trainer;
     const struct step_record *record = &trainer->record[storm->network];
-    int number = trainer->progress.rollbacks, most = run->config.max_rollbacks;
+    int number = trainer->progress.rollbacks, most = run->trainer.config.max_rollbacks;
     const char *slash = strrchr(run->good_snapshot, '/');
     const char *file = slash ? slash + 1 : run->good_snapshot;
     char scale[32];
@@ -331,8 +331,6 @@ static enum status rebuild(struct run *run)
     TRY(trainer_rebuild(trainer));
     TRY(load(trainer, run->last_snapshot));
     set_records(trainer);
-    snprintf(run->config.fp32_layers, sizeof run->config.fp32_layers, "%s",
-             trainer->config.fp32_layers);
     memset(run->report.quiet_steps, 0, sizeof run->report.quiet_steps);
     TRY(trainer_start_data(trainer));
     if (run_write_layer_types(run) != STATUS_OK)

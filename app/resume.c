@@ -48,15 +48,16 @@ static enum status merge_settings(struct run *run, const struct checkpoint *chec
     int wants_help;
     TRY(checkpoint_config(checkpoint, &saved));
     run->saved_kimg = saved.kimg;
-    run->config = saved;
-    run->config.gpus = 0;
+    run->trainer.config = saved;
+    run->trainer.config.gpus = 0;
     config_origins_begin(&run->origins, "snapshot");
-    TRY(config_parse(&run->config, argc, argv, &wants_help, &run->origins));
+    TRY(config_parse(&run->trainer.config, argc, argv, &wants_help, &run->origins));
     TRY(run_settle_gpus(run, saved.gpus));
-    TRY(config_check_resume(&saved, &run->config, run->changes, sizeof run->changes));
-    config_follow_limits(&run->config); // as trainer_change() does
-    TRY(config_check(&run->config));
-    return set_at_open(&run->set_at, &run->config, &saved, images);
+    TRY(config_check_resume(&saved, &run->trainer.config, run->changes,
+                            sizeof run->changes));
+    config_follow_limits(&run->trainer.config); // as trainer_change() does
+    TRY(config_check(&run->trainer.config));
+    return set_at_open(&run->set_at, &run->trainer.config, &saved, images);
 }
 
 static enum status continue_run(struct run *run, const struct checkpoint *checkpoint,
@@ -67,7 +68,7 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
     TRY(run_create(run, facts->images));
     TRY(checkpoint_load(checkpoint, &run->trainer));
     TRY(run_prepare(run));
-    if (run->config.dry_run)
+    if (run->trainer.config.dry_run)
         return run_dry(run);
     TRY(forecast(&run->trainer, &run->forecast_sec));
     if (!run_is_first(run))
@@ -88,7 +89,7 @@ static enum status continue_run(struct run *run, const struct checkpoint *checkp
 enum status resume_run(struct run *run, int argc, char **argv)
 {
     char path[1024], note[512] = "";
-    TRY(run_folder_find_snapshot(run->config.resume, path, sizeof path, note,
+    TRY(run_folder_find_snapshot(run->trainer.config.resume, path, sizeof path, note,
                                  sizeof note));
     if (note[0] && run_is_first(run))
         fprintf(stderr, "resume  %s\n", note);
@@ -98,16 +99,16 @@ enum status resume_run(struct run *run, int argc, char **argv)
     enum status status = checkpoint_facts(checkpoint, &facts);
     if (status == STATUS_OK)
         status = merge_settings(run, checkpoint, facts.images, argc, argv);
-    int has_end = (double)facts.images >= run->config.kimg * 1000.0;
-    int is_cut_short = has_end && run->config.kimg == run->saved_kimg &&
-                       !run->config.dry_run && is_unfinished(path, &facts);
-    if (status == STATUS_OK && run->config.show_config) {
+    int has_end = (double)facts.images >= run->trainer.config.kimg * 1000.0;
+    int is_cut_short = has_end && run->trainer.config.kimg == run->saved_kimg &&
+                       !run->trainer.config.dry_run && is_unfinished(path, &facts);
+    if (status == STATUS_OK && run->trainer.config.show_config) {
         status = run_show_config(run);
     } else if (status == STATUS_OK && has_end && !is_cut_short) {
         if (run_is_first(run))
             printf("finished: %s has reached %.4g of %.4g kimg; to go on, give a larger "
                    "--kimg\n",
-                   path, (double)facts.images / 1000.0, run->config.kimg);
+                   path, (double)facts.images / 1000.0, run->trainer.config.kimg);
     } else if (status == STATUS_OK) {
         if (run_is_first(run))
             fprintf(stderr, "resume  %s (step %lld, %.1f kimg)%s\n", path,

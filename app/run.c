@@ -92,14 +92,14 @@ static const char *recompute_text(const struct trainer *trainer, char text[160])
 static void say_recompute(struct run *run)
 {
     char text[160];
-    if (run->config.recompute)
+    if (run->trainer.config.recompute)
         report_say(&run->report, "memory  %s", recompute_text(&run->trainer, text));
 }
 
 // What init-scale auto found, or why it had nothing to look for.
 static void say_found_scales(struct run *run)
 {
-    const struct config *config = &run->config;
+    const struct config *config = &run->trainer.config;
     const struct network_config *own[] = {[ROLE_G] = &config->g, [ROLE_D] = &config->d};
     for (int network = 0; network < ROLES; network++)
         if (!run->is_resumed && own[network]->init_scale == 0.0 &&
@@ -129,14 +129,14 @@ static void say_forecast(struct run *run)
                "saves, and --resume goes on",
                duration_text(rest, time, sizeof time),
                trainer->progress.images > 0 ? "the other " : "",
-               run->config.kimg - trainer_kimg(trainer),
+               run->trainer.config.kimg - trainer_kimg(trainer),
                rate_text(1.0 / run->forecast_sec, rate, sizeof rate));
 }
 
 static void say_run(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
-    const struct config *config = &run->config;
+    const struct config *config = &run->trainer.config;
     struct report *report = &run->report;
     char precision[PRECISION_TEXT];
     report_say(report, "run     %s", run->folder.path);
@@ -171,10 +171,10 @@ static int uses_window(int preview)
 
 static enum status open_window(struct run *run)
 {
-    if (!uses_window(run->config.preview))
+    if (!uses_window(run->trainer.config.preview))
         return STATUS_OK;
     enum status status = window_open("twinscale", run->monitor, &run->window);
-    if (status == STATUS_OK || run->config.preview == PREVIEW_WINDOW)
+    if (status == STATUS_OK || run->trainer.config.preview == PREVIEW_WINDOW)
         return status;
     int has_display = getenv("DISPLAY") || getenv("WAYLAND_DISPLAY");
     fprintf(stderr, "preview preview.png in the run folder (%s)\n",
@@ -227,7 +227,7 @@ static void run_threads(struct run *run)
 enum status run_prepare(struct run *run)
 {
     TRY(trainer_start_data(&run->trainer));
-    if (run->config.dry_run || !run_is_first(run))
+    if (run->trainer.config.dry_run || !run_is_first(run))
         return STATUS_OK;
     return open_window(run);
 }
@@ -245,7 +245,7 @@ enum status run_train(struct run *run)
 {
     TRY(run_write_layer_types(run));
     TRY(report_open(&run->report, &run->trainer, &run->folder, run->monitor,
-                    run->window != NULL, run->config.preview != PREVIEW_OFF));
+                    run->window != NULL, run->trainer.config.preview != PREVIEW_OFF));
     run->report.forecast_sec = run->forecast_sec;
     if (run->is_resumed)
         report_recall(&run->report);
@@ -312,21 +312,21 @@ static void print_dry(struct run *run, double per_kimg)
         summary_print(stdout, &trainer->gan.net[network]);
     printf("device: %s\n", trainer->device->description);
     if (run->group)
-        printf("ranks: %d, each with %d images of a batch\n", run->config.gpus,
+        printf("ranks: %d, each with %d images of a batch\n", run->trainer.config.gpus,
                trainer_rows(trainer));
     print_data(run);
     printf("settings (others are at their defaults; --show-config lists all):\n");
-    config_print_origins(stdout, &run->config, &run->origins, 1);
+    config_print_origins(stdout, &run->trainer.config, &run->origins, 1);
     for (int i = 0; i < run->found.count; i++) {
         char line[INIT_SCALE_LINE];
         printf("scale: %s\n", init_scale_line(trainer, &run->found.of[i], line));
     }
     printf("memory: %.2f GB\n", peak_memory_gb());
-    if (run->config.recompute)
+    if (run->trainer.config.recompute)
         print_recompute(trainer, per_kimg);
     printf("speed: %.0f images/s, %.2f s per kimg\n", 1000.0 / per_kimg, per_kimg);
-    printf("time for %.4g kimg: %s\n", run->config.kimg,
-           duration_text(per_kimg * run->config.kimg, eta, sizeof eta));
+    printf("time for %.4g kimg: %s\n", run->trainer.config.kimg,
+           duration_text(per_kimg * run->trainer.config.kimg, eta, sizeof eta));
 }
 
 enum status run_dry(struct run *run)
@@ -342,7 +342,7 @@ enum status run_dry(struct run *run)
         if (i + 1 == warm_up)
             started = now_seconds();
     }
-    double images = (double)config_step_images(&run->config) * steps;
+    double images = (double)config_step_images(&run->trainer.config) * steps;
     double per_kimg = (now_seconds() - started) / images * 1000.0;
     if (run_is_first(run))
         print_dry(run, per_kimg);
@@ -352,29 +352,30 @@ enum status run_dry(struct run *run)
 static enum status new_run(struct run *run)
 {
     TRY(run_settle_gpus(run, 1));
-    if (run->config.show_config)
+    if (run->trainer.config.show_config)
         return run_show_config(run);
-    TRY(config_check(&run->config));
-    TRY(set_at_open(&run->set_at, &run->config, NULL, 0));
+    TRY(config_check(&run->trainer.config));
+    TRY(set_at_open(&run->set_at, &run->trainer.config, NULL, 0));
     run_begin_data(run);
     TRY(run_create(run, 0));
-    run_follow_data(run);
+    run_follow_data(run, run->trainer.dataset);
     TRY(run_prepare(run));
     TRY(init_scale_find(&run->trainer, &run->found));
-    if (run->config.dry_run)
+    if (run->trainer.config.dry_run)
         return run_dry(run);
     TRY(forecast(&run->trainer, &run->forecast_sec));
     if (!run_is_first(run))
         return run_follow(run);
     signals_answer(RUN_ANSWER);
-    TRY(run_folder_create(&run->folder, &run->config, run->trainer.dataset->name));
+    TRY(run_folder_create(&run->folder, &run->trainer.config,
+                          run->trainer.dataset->name));
     return run_train(run);
 }
 
 static enum status any_run(struct run *run, int argc, char **argv)
 {
     TRY(group_read_environment(&run->place));
-    return run->config.resume[0] ? resume_run(run, argc, argv) : new_run(run);
+    return run->trainer.config.resume[0] ? resume_run(run, argc, argv) : new_run(run);
 }
 
 /* ---- the command ----------------------------------------------------------------- */
@@ -389,11 +390,12 @@ enum status train_command(int argc, char **argv)
     CHECK_MEMORY(run->monitor, "a run");
     enum status status = signals_open(run->monitor);
     int has_signals = status == STATUS_OK;
-    config_default(&run->config);
-    run->config.gpus = 0; // not asked for, yet
+    config_default(&run->trainer.config);
+    run->trainer.config.gpus = 0; // not asked for, yet
     config_origins_begin(&run->origins, ORIGIN_DEFAULT);
     if (status == STATUS_OK)
-        status = config_parse(&run->config, argc, argv, &wants_help, &run->origins);
+        status =
+            config_parse(&run->trainer.config, argc, argv, &wants_help, &run->origins);
     if (status == STATUS_OK && wants_help)
         config_print_help(stdout);
     else if (status == STATUS_OK)

@@ -19,13 +19,12 @@
 #include "app/train/trainer.h"
 
 struct run {
-    struct config config;
-    struct config_origins origins; // of its values
+    struct trainer trainer;        // and the settings
+    struct config_origins origins; // of their values
     struct data_asked asked;       // of the data, before it was read
     int asked_resolution;
     struct group_place place; // what a launcher says
     struct group *group;      // NULL: alone
-    struct trainer trainer;
     struct run_folder folder;
     struct monitor *monitor;
     struct control *control; // NULL: ctl cannot reach the run
@@ -93,13 +92,13 @@ enum status run_take_back_set_at(struct run *run, int64_t images);
 enum status run_follow_change(struct run *run);
 
 /* run_settings.c. Before the data is read: keeps what was asked of it. After: takes what
- * it has into run->config, where that was left to it. */
+ * it has into the settings, where that was left to it. */
 void run_begin_data(struct run *run);
-void run_follow_data(struct run *run);
+void run_follow_data(struct run *run, const struct dataset *dataset);
 /* run_settings.c: --show-config; reads the data, if there is any, and trains nothing. */
 enum status run_show_config(struct run *run);
 
-/* resume.c: finds the checkpoint that run->config.resume names, applies the flags over
+/* resume.c: finds the checkpoint that run->trainer.config.resume names, applies the flags over
  * its settings, and goes on in its folder. */
 enum status resume_run(struct run *run, int argc, char **argv);
 

@@ -33,17 +33,6 @@ static void note_change(struct run *run, const struct change *change, const char
         history_mark(monitor_history(run->monitor), change->network);
 }
 
-// The settings that a change can reach, for all that looks at run->config.
-static void follow_trainer(struct run *run)
-{
-    const struct config *config = &run->trainer.config;
-    run->config.g = config->g;
-    run->config.d = config->d;
-    run->config.kimg = config->kimg;
-    run->config.snap = config->snap;
-    run->config.grad_stats = config->grad_stats;
-}
-
 /* ---- on all ranks ----------------------------------------------------------------- */
 
 // What rank 0 has accepted, all others accept: they are where it is.
@@ -64,9 +53,7 @@ enum status run_follow_change(struct run *run)
     char request[CHANGE_REQUEST];
     struct changes changes;
     TRY(group_share(run->group, request, sizeof request));
-    TRY(trainer_change(&run->trainer, request, &changes));
-    follow_trainer(run);
-    return STATUS_OK;
+    return trainer_change(&run->trainer, request, &changes);
 }
 
 /* ---- a request -------------------------------------------------------------------- */
@@ -91,7 +78,6 @@ static enum status change(struct run *run, const char *request, const char *by,
         return STATUS_OK;
     }
     TRY(order_change(run, request));
-    follow_trainer(run);
     run->saved_at = -1; // a snapshot of this step does not hold it yet
     for (int i = 0; i < changes->count; i++) {
         note_change(run, &changes->of[i], by);

@@ -33,7 +33,7 @@ static void print_results(struct run *run)
 static int keeps_window(struct run *run)
 {
     return atomic_load(&run->report.has_window) && !run->was_stopped &&
-           !run->config.exit_when_done;
+           !run->trainer.config.exit_when_done;
 }
 
 // They end, and their GPUs are free, while rank 0 waits for a person.

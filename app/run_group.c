@@ -24,10 +24,10 @@
 enum status run_settle_gpus(struct run *run, int otherwise)
 {
     const struct group_place *place = &run->place;
-    int asked = run->config.gpus;
+    int asked = run->trainer.config.gpus;
     if (asked == 0)
-        run->config.gpus = place->is_launched ? place->world : otherwise;
-    if (!place->is_launched || run->config.gpus == place->world)
+        run->trainer.config.gpus = place->is_launched ? place->world : otherwise;
+    if (!place->is_launched || run->trainer.config.gpus == place->world)
         return STATUS_OK;
     return status_fail(
         STATUS_USAGE,
@@ -84,7 +84,7 @@ void run_say_last_snapshot(struct run *run)
 // Paths, and what each process may have its own of, do not count.
 static enum status agree_on_settings(struct run *run, int64_t images)
 {
-    struct config shared = run->config;
+    struct config shared = run->trainer.config;
     char text[64];
     shared.data[0] = shared.out[0] = shared.resume[0] = shared.preset[0] = '\0';
     shared.device[0] = '\0';
@@ -110,7 +110,7 @@ static enum status agree_on_data(struct run *run)
 
 enum status run_create(struct run *run, int64_t images)
 {
-    struct group_start start = {.world = run->config.gpus,
+    struct group_start start = {.world = run->trainer.config.gpus,
                                 .place = &run->place,
                                 .is_stopped = is_stopped,
                                 .context = run};
@@ -131,10 +131,10 @@ enum status run_create(struct run *run, int64_t images)
     char device[TRAINER_DEVICE];
     TRY(agree_on_settings(run, images));
     if (run->group && rank == 0)
-        TRY(device_group_id(trainer_device_name(&run->config, &here, device),
+        TRY(device_group_id(trainer_device_name(&run->trainer.config, &here, device),
                             here.group_id));
     TRY(group_share(run->group, here.group_id, sizeof here.group_id));
-    enum status status = trainer_create_rank(&run->trainer, &run->config, &here);
+    enum status status = trainer_create_rank(&run->trainer, &run->trainer.config, &here);
     progress_clear();
     TRY(status);
     return agree_on_data(run);

@@ -53,7 +53,7 @@ enum status run_save(struct run *run, double kimg)
         run_folder_log(&run->folder, "saved %s (step %lld, %.3f kimg)", path,
                        (long long)trainer->progress.step, trainer_kimg(trainer));
         guard_saved(run);
-        run_folder_prune(&run->folder, run->config.keep, run->good_snapshot);
+        run_folder_prune(&run->folder, run->trainer.config.keep, run->good_snapshot);
     }
     report_state(&run->report, resting_state(run));
     return status;
@@ -61,7 +61,7 @@ enum status run_save(struct run *run, double kimg)
 
 static int is_done(const struct run *run)
 {
-    return (double)run->trainer.progress.images >= run->config.kimg * 1000.0;
+    return (double)run->trainer.progress.images >= run->trainer.config.kimg * 1000.0;
 }
 
 static enum status compare_scalers(struct run *run)
@@ -180,7 +180,7 @@ static enum status serve_set_at(struct run *run)
 static enum status one_step(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
-    const struct config *config = &run->config;
+    const struct config *config = &run->trainer.config;
     double before = trainer_kimg(trainer), started = now_seconds(), tick, fakes, snap;
     TRY(group_order(run->group, ORDER_STEP));
     train_step(trainer);
@@ -251,9 +251,9 @@ static enum status loop(struct run *run, const char **end)
         TRY(serve_set_at(run));
         TRY(one_step(run));
     }
-    TRY(save_snapshot(run, run->config.kimg));
+    TRY(save_snapshot(run, run->trainer.config.kimg));
     *end = "finished";
-    run_save_fakes(run, run->config.kimg);
+    run_save_fakes(run, run->trainer.config.kimg);
     return STATUS_OK;
 }
 

@@ -6,38 +6,32 @@
 
 void run_begin_data(struct run *run)
 {
-    run->asked = (struct data_asked){.channels = run->config.channels,
+    run->asked = (struct data_asked){.channels = run->trainer.config.channels,
                                      .preset_channels = run->origins.preset_channels,
-                                     .mirror = run->config.mirror};
-    run->asked_resolution = run->config.resolution;
+                                     .mirror = run->trainer.config.mirror};
+    run->asked_resolution = run->trainer.config.resolution;
 }
 
-static void take_from_data(struct run *run, const struct dataset *dataset)
+void run_follow_data(struct run *run, const struct dataset *dataset)
 {
-    run->config.channels = dataset->channels;
-    run->config.resolution = dataset->resolution;
+    run->trainer.config.channels = dataset->channels;
+    run->trainer.config.resolution = dataset->resolution;
     if (run->asked.channels == 0)
         config_origin_set(&run->origins, "channels", ORIGIN_DATA);
     if (run->asked_resolution == 0)
         config_origin_set(&run->origins, "resolution", ORIGIN_DATA);
 }
 
-void run_follow_data(struct run *run)
-{
-    run->config = run->trainer.config;
-    take_from_data(run, run->trainer.dataset);
-}
-
 enum status run_show_config(struct run *run)
 {
     struct dataset *dataset = NULL;
     run_begin_data(run);
-    if (run->config.data[0]) {
-        TRY(trainer_open_data(&run->config, NULL, &dataset));
-        take_from_data(run, dataset);
+    if (run->trainer.config.data[0]) {
+        TRY(trainer_open_data(&run->trainer.config, NULL, &dataset));
+        run_follow_data(run, dataset);
     }
     dataset_close(dataset);
     if (run_is_first(run))
-        config_print_origins(stdout, &run->config, &run->origins, 0);
+        config_print_origins(stdout, &run->trainer.config, &run->origins, 0);
     return STATUS_OK;
 }

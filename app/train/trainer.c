@@ -256,11 +256,18 @@ static enum status build(struct trainer *trainer)
     return probe_create(trainer);
 }
 
+// `config` may be the trainer's own.
+static void begin(struct trainer *trainer, const struct config *config)
+{
+    struct config own = *config;
+    memset(trainer, 0, sizeof *trainer);
+    trainer->config = own;
+}
+
 enum status trainer_create_rank(struct trainer *trainer, const struct config *config,
                                 const struct trainer_rank *rank)
 {
-    memset(trainer, 0, sizeof *trainer);
-    trainer->config = *config;
+    begin(trainer, config);
     TRY(open_device(trainer, rank));
     TRY(open_data(trainer, rank));
     return build(trainer);
@@ -276,8 +283,7 @@ enum status trainer_create_with_data(struct trainer *trainer, const struct confi
                                      const struct trainer_rank *rank,
                                      struct dataset **shared)
 {
-    memset(trainer, 0, sizeof *trainer);
-    trainer->config = *config;
+    begin(trainer, config);
     trainer->dataset = *shared;
     trainer->borrows_dataset = 1;
     TRY(open_device(trainer, rank));

@@ -550,13 +550,14 @@ static void test_steps_on_their_way_stay_when_a_layer_is_moved_to_f32(void **sta
     (void)state;
     struct run *run = calloc(1, sizeof *run);
     assert_non_null(run);
-    run->config = storm_config();
+    run->trainer.config = storm_config();
     run->saved_at = -1;
-    assert_int_equal(trainer_create(&run->trainer, &run->config), STATUS_OK);
+    assert_int_equal(trainer_create(&run->trainer, &run->trainer.config), STATUS_OK);
     assert_int_equal(trainer_start_data(&run->trainer), STATUS_OK);
     run->trainer.device->steps_ahead = 1;
     run->monitor = monitor_create();
-    assert_int_equal(run_folder_create(&run->folder, &run->config, "shapes"), STATUS_OK);
+    assert_int_equal(run_folder_create(&run->folder, &run->trainer.config, "shapes"),
+                     STATUS_OK);
     assert_int_equal(
         report_open(&run->report, &run->trainer, &run->folder, run->monitor, 0, 0),
         STATUS_OK);

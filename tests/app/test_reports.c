@@ -327,13 +327,14 @@ static void test_a_run_stopped_before_its_first_step_draws_its_noise_once(void *
     struct run *run = calloc(1, sizeof *run);
     char text[512];
     assert_non_null(run);
-    run->config = small_config();
-    snprintf(run->config.out, sizeof run->config.out, "%s", out);
+    run->trainer.config = small_config();
+    snprintf(run->trainer.config.out, sizeof run->trainer.config.out, "%s", out);
     run->saved_at = -1;
-    assert_int_equal(trainer_create(&run->trainer, &run->config), STATUS_OK);
+    assert_int_equal(trainer_create(&run->trainer, &run->trainer.config), STATUS_OK);
     assert_int_equal(trainer_start_data(&run->trainer), STATUS_OK);
     run->monitor = monitor_create();
-    assert_int_equal(run_folder_create(&run->folder, &run->config, "shapes"), STATUS_OK);
+    assert_int_equal(run_folder_create(&run->folder, &run->trainer.config, "shapes"),
+                     STATUS_OK);
     assert_int_equal(
         report_open(&run->report, &run->trainer, &run->folder, run->monitor, 0, 0),
         STATUS_OK);
