@@ -404,10 +404,10 @@ struct documented {
     int found;
 };
 
-/* The names in backquotes that begin the rows of README's table. */
+/* The names in backquotes that begin the rows of the table in app/README.md. */
 static int read_documented(struct documented *names, int room)
 {
-    char *text = read_text(TESTS_DIR "/../README.md", NULL);
+    char *text = read_text(TESTS_DIR "/../app/README.md", NULL);
     char *line = strstr(text, "\n## What is in a snapshot\n");
     int count = 0;
     assert_non_null(line);
@@ -434,7 +434,8 @@ static void mark(struct documented *names, int count, const char *name)
             found++;
         }
     if (found != 1)
-        fail_msg("%s stands in %d rows of README's table, 1 was expected", name, found);
+        fail_msg("%s stands in %d rows of the table in app/README.md, 1 was expected",
+                 name, found);
 }
 
 static void test_readme_has_every_name_of_a_snapshot_and_no_other(void **state)
@@ -473,7 +474,7 @@ static void test_readme_has_every_name_of_a_snapshot_and_no_other(void **state)
     }
     for (int i = 0; i < count; i++)
         if (!names[i].found)
-            fail_msg("README has %s, the snapshot does not", names[i].name);
+            fail_msg("app/README.md has %s, the snapshot does not", names[i].name);
     safetensors_close(file);
 }
 
