@@ -16,7 +16,9 @@ isas='c avx2 avx512 avx512-bf16' thread_counts='1 2 4'
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 jobs=2
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0                # by test function: count.awk
+cuda_passed=0 cuda_failed=0 cuda_skipped=0 # of these, on stand-ins for CUDA
+left_out=''
 
 usage()
 {
@@ -68,30 +70,22 @@ leak_check_works()
     [ "$works" = 1 ]
 }
 
-# The number that attribute $2 of a JUnit file's <testsuite> has.
-count_of()
-{
-    sed -n '/<testsuite[ >]/,/>/p' "$1" | tr '\n\t' '  ' |
-        sed -n "s/.* $2=\"\([0-9][0-9]*\)\".*/\1/p"
-}
-
-# Adds the results of one ctest run to the totals. A missing or unreadable file, or one
-# without a single test, is a failure of its own.
+# Adds what count.awk finds in a file of results to the totals. A file that is missing, or has no
+# test, is a failure of its own.
 add_results()
 {
-    total=$(count_of "$1" tests 2>/dev/null || true)
-    failures=$(count_of "$1" failures 2>/dev/null || true)
-    notrun=$(count_of "$1" skipped 2>/dev/null || true)
-    disabled=$(count_of "$1" disabled 2>/dev/null || true)
-    if [ "${total:-0}" -eq 0 ]; then
+    counts=$(awk -f "$root/tests/count.awk" "$1" 2>/dev/null) || {
         echo "no test ran: $1 tells of none" >&2
         failed=$((failed + 1))
         return 0
-    fi
-    left_out=$((${notrun:-0} + ${disabled:-0}))
-    failed=$((failed + ${failures:-0}))
-    skipped=$((skipped + left_out))
-    passed=$((passed + total - ${failures:-0} - left_out))
+    }
+    left_out="$left_out$(printf '%s\n' "$counts" | sed 1d)
+"
+    # shellcheck disable=SC2046 # six numbers
+    set -- $(printf '%s\n' "$counts" | head -n 1)
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+    cuda_passed=$((cuda_passed + $4)) cuda_failed=$((cuda_failed + $5))
+    cuda_skipped=$((cuda_skipped + $6))
 }
 
 # build_suite NAME CMAKE-OPTIONS: fails where it does not build. The options are one word, none
@@ -120,7 +114,8 @@ run_tests()
     results=$build/$1.xml
     shift
     rm -f "$results"
-    set -- --output-on-failure --no-tests=error -j "$jobs" --output-junit "$results" "$@"
+    set -- --output-on-failure --no-tests=error -j "$jobs" --output-junit "$results" \
+        --test-output-size-passed 16777216 --test-output-size-failed 16777216 "$@"
     status=0
     (cd "$build" && ctest "$@") || status=$?
     failed_before=$failed
@@ -154,19 +149,25 @@ has_isa()
     return 1
 }
 
-# Tests that are one process, by an emulator.
+# Tests that are one process, by an emulator; in the form of ctest's results.
 run_emulated()
 {
+    results=$build/results-emulated.xml
     for program in "$build"/tests/kernels/test_* "$build"/tests/nets/test_* \
         "$build"/tests/scaler/test_*; do
         [ -x "$program" ] && [ -f "$program" ] || continue
-        if qemu-x86_64 -cpu max "$program" >"$build/emulated.log" 2>&1; then
-            passed=$((passed + 1))
-        else
+        state=run
+        qemu-x86_64 -cpu max "$program" >"$build/emulated.log" 2>&1 || state=fail
+        if [ "$state" = fail ]; then
             tail -n 40 "$build/emulated.log" >&2
             echo "emulated, failed: $program" >&2
-            failed=$((failed + 1))
         fi
+        {
+            echo "<testcase name=\"emulated ${program##*/}\" status=\"$state\">"
+            cat "$build/emulated.log"
+            echo "</testcase>"
+        } >"$results"
+        add_results "$results"
     done
 }
 
@@ -197,7 +198,10 @@ run_isa()
 # End of a run: what was left out, and the counts.
 conclude()
 {
+    printf '%s' "$left_out" | sed '/^$/d' | sort | uniq -c | sed 's/^ *1 //; s/^ *//'
     printf '%s' "$notes"
+    echo "on stand-ins for CUDA: $cuda_passed passed, $cuda_failed failed," \
+        "$cuda_skipped skipped; with all others:"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" -eq 0 ]
     exit

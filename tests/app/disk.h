@@ -30,6 +30,7 @@ const char *in_folder(const char *folder, const char *name);
 
 /* What a child answers that may not mount. */
 #define CHILD_SKIPS 77
+#define NO_SMALL_DISK "this machine does not let a test mount a small disk"
 
 /* Runs body(folder) in a child where `folder` is a disk of `kib` KiB of its own. Returns
  * what the body returned, or CHILD_SKIPS where mounting is not permitted. */

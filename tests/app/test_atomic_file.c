@@ -346,10 +346,8 @@ static void test_a_full_disk_leaves_the_older_file_and_no_temporary(void **state
 {
     (void)state;
     int answer = with_small_disk(folder, 1024, disk_is_full);
-    if (answer == CHILD_SKIPS) {
-        print_message("skipped: this machine does not let a test mount a small disk\n");
-        skip();
-    }
+    if (answer == CHILD_SKIPS)
+        skip_because(NO_SMALL_DISK);
     assert_int_equal(answer, 0);
 }
 

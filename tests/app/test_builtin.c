@@ -32,8 +32,7 @@ static void test_builtin_fashion_is_close_to_the_original(void **state)
     (void)state;
     if (access("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", R_OK) !=
         0) {
-        print_message("left out: dataset-fashion-mnist is not installed\n");
-        skip();
+        skip_because("dataset-fashion-mnist is not installed");
     }
     struct dataset *whole =
         opened("/usr/share/datasets/fashion-mnist", options_of(28, 0));

@@ -70,8 +70,7 @@ static void need(const char *isa)
 {
     if (is_had(isa))
         return;
-    print_message("skipped: this CPU has no %s\n", isa);
-    skip();
+    skip_because("this CPU has no %s", isa);
 }
 
 /* Narrow and odd widths, default ones, and every way of a convolution. */

@@ -27,7 +27,7 @@ static void test_a_run_that_is_short_of_memory_ends_with_a_sentence(void **state
 {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
-    skip(); // its shadow memory is larger than any limit
+    skip_because("the sanitizer's shadow memory is larger than any limit");
 #endif
     // Below 28 MB the system's own loader fails; from about 170 MB on nothing does.
     for (int kib = 34000; kib < 180000; kib += 7000)

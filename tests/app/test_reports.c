@@ -147,7 +147,7 @@ static void test_a_full_disk_is_told_before_training_begins(void **state)
     (void)state;
     int code = with_small_disk(out, 1024, train_on_a_full_disk);
     if (code == CHILD_SKIPS)
-        skip();
+        skip_because(NO_SMALL_DISK);
     assert_int_equal(code, 0);
 }
 
@@ -175,7 +175,7 @@ static void test_a_disk_that_fills_up_costs_no_step_and_no_older_checkpoint(void
     (void)state;
     int code = with_small_disk(out, 3072, train_until_the_disk_is_full);
     if (code == CHILD_SKIPS)
-        skip();
+        skip_because(NO_SMALL_DISK);
     assert_int_equal(code, 0);
 }
 
@@ -204,7 +204,7 @@ static void test_logs_on_a_full_disk_do_not_end_a_run(void **state)
     (void)state;
     int code = with_small_disk(out, 3072, fill_the_disk_in_the_middle);
     if (code == CHILD_SKIPS)
-        skip();
+        skip_because(NO_SMALL_DISK);
     assert_int_equal(code, 0);
 }
 

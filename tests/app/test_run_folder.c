@@ -191,10 +191,8 @@ static void test_a_full_disk_leaves_no_half_run_folder(void **state)
 {
     (void)state;
     int answer = with_small_disk(out, 256, create_on_full_disk);
-    if (answer == CHILD_SKIPS) {
-        print_message("skipped: this machine does not let a test mount a small disk\n");
-        skip();
-    }
+    if (answer == CHILD_SKIPS)
+        skip_because(NO_SMALL_DISK);
     assert_int_equal(answer, 0);
 }
 
@@ -289,10 +287,8 @@ static void test_a_log_on_a_full_disk_is_told_once_and_never_half_written(void *
     (void)state;
     char text[4096];
     int answer = with_stderr(text, sizeof text, out, in_a_small_disk);
-    if (answer == CHILD_SKIPS) {
-        print_message("skipped: this machine does not let a test mount a small disk\n");
-        skip();
-    }
+    if (answer == CHILD_SKIPS)
+        skip_because(NO_SMALL_DISK);
     if (answer != 0)
         fail_msg("%s", text);
     char *told = strstr(text, "stats.jsonl: a line could not be written: No space left");

@@ -581,10 +581,8 @@ static void test_a_full_disk_costs_neither_the_first_nor_an_older_file(void **st
 {
     (void)state;
     int answer = with_small_disk(folder, 1024, save_on_full_disk);
-    if (answer == CHILD_SKIPS) {
-        print_message("skipped: this machine does not let a test mount a small disk\n");
-        skip();
-    }
+    if (answer == CHILD_SKIPS)
+        skip_because(NO_SMALL_DISK);
     assert_int_equal(answer, 0);
 }
 

@@ -508,8 +508,7 @@ static char *on_terminal_or_skip(const char *const *variables, void (*body)(void
 {
     char *text = on_terminal(variables, body);
     if (!text) {
-        print_message("skipped: this machine has no pseudo terminals\n");
-        skip();
+        skip_because("this machine has no pseudo terminals");
     }
     return text;
 }

@@ -228,6 +228,8 @@ static void test_wrong_uses_of_cublas_are_seen(void **state)
     assert_seen(CASES_CUBLAS, faults);
 }
 
+#define NO_NCCL "nccl.h was not found when this was built"
+
 static void test_ranks_exchange_over_shared_memory(void **state)
 {
     (void)state;
@@ -235,7 +237,7 @@ static void test_ranks_exchange_over_shared_memory(void **state)
                                         "a_collective_is_captured",
                                         "devices_work_while_hosts_talk", NULL};
     if (!CASES_NCCL[0])
-        skip(); // nccl.h was not found when this was built
+        skip_because(NO_NCCL);
     assert_passes(CASES_NCCL, names);
 }
 
@@ -245,7 +247,7 @@ static void test_a_lost_rank_is_an_error_and_no_wait_for_ever(void **state)
     static const char *const names[] = {"rank_that_is_killed", "rank_that_ends_early",
                                         "rank_that_never_comes"};
     if (!CASES_NCCL[0])
-        skip();
+        skip_because(NO_NCCL);
     for (int i = 0; i < 3; i++) {
         int code = run("STANDIN_NCCL_SECONDS=1", CASES_NCCL, names[i]);
         if (code != 0)
@@ -262,7 +264,7 @@ static void test_wrong_uses_of_nccl_are_seen(void **state)
         {"collective_of_host_memory", EXIT_VIOLATION, "ncclAllReduce: "},
         {NULL, 0, NULL}};
     if (!CASES_NCCL[0])
-        skip();
+        skip_because(NO_NCCL);
     assert_seen(CASES_NCCL, faults);
 }
 

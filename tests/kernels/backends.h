@@ -64,7 +64,7 @@ static int open_cpu_backend(const char *isa, struct backend *backend)
     snprintf(mark, sizeof mark, ", %s,", isa);
     if (strstr(backend->device[0]->description, mark))
         return 1;
-    print_message("%s: not on this machine, not compared\n", name);
+    print_message("SKIPPED: %s, which this machine does not have\n", name);
     for (int t = 0; t < THREAD_COUNTS; t++)
         device_close(backend->device[t]);
     return 0;

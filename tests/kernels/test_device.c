@@ -89,8 +89,7 @@ static void test_a_gpu_that_is_absent_is_an_environment_error(void **state)
     enum status status = device_open("cuda:7", 0, &device);
     if (status == STATUS_OK) {
         device_close(device);
-        print_message("this machine has eight GPUs: nothing is absent\n");
-        skip();
+        skip_because("this machine has eight GPUs: none is absent");
     }
     assert_int_equal(status, STATUS_ENVIRONMENT);
     assert_null(device);
@@ -109,8 +108,7 @@ static void test_without_a_driver_a_gpu_is_refused_for_that(void **state)
     (void)state;
     struct device *device;
     if (has_driver()) {
-        print_message("this machine has an NVIDIA driver\n");
-        skip();
+        skip_because("this machine has an NVIDIA driver");
     }
     assert_int_equal(device_open("cuda:0", 0, &device), STATUS_ENVIRONMENT);
     assert_non_null(strstr(status_message(), "cuda:0: there is no NVIDIA driver"));
@@ -125,8 +123,7 @@ static void test_auto_without_a_driver_is_the_cpu_and_says_why(void **state)
     (void)state;
     struct device *device;
     if (has_driver()) {
-        print_message("this machine has an NVIDIA driver\n");
-        skip();
+        skip_because("this machine has an NVIDIA driver");
     }
     assert_int_equal(device_open("auto", 0, &device), STATUS_OK);
     assert_string_equal(device->name, "cpu");

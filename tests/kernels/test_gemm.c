@@ -336,7 +336,7 @@ static void test_a_workspace_that_cannot_be_had_is_refused_with_its_bytes(void *
 {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
-    skip(); // the sanitizer ends the program where malloc would return NULL
+    skip_because("the sanitizer ends the program where malloc would return NULL");
 #endif
     struct device device = open_at("c", 1);
     struct conv_desc desc = conv_of(1, 1, 1 << 22, 1 << 22, 1, 1, 0, DTYPE_F16);

@@ -158,7 +158,7 @@ static void test_a_thread_that_cannot_start_is_named(void **state)
 {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
-    skip(); // the sanitizer needs more address space than the limit
+    skip_because("the sanitizer needs more address space than the limit");
 #endif
     pid_t child = fork();
     if (child == 0)

@@ -48,6 +48,14 @@ extern char test_folder[];
 int open_test_folder(void **state);
 int close_test_folder(void **state);
 
+/* Leaves the test out, which the last lines of tests/run.sh say with the reason. */
+#define skip_because(...)                       \
+    do {                                        \
+        print_message("SKIPPED: " __VA_ARGS__); \
+        print_message("\n");                    \
+        skip();                                 \
+    } while (0)
+
 /* Runs a command line with the shell; output (stdout and stderr) into `text`; returns the
  * exit status, or 128 + signal. */
 int run_command(char *text, size_t bytes, const char *format, ...)
