@@ -3,7 +3,9 @@
  * Owns:  nothing: a table of functions.
  *
  * `ref` fills every slot with the obvious loops and IS the meaning; `cpu` is ref plus
- * faster bodies; `cuda` fills every slot. One test compares them all with ref.
+ * faster bodies; `cuda` fills every slot. One test compares them all with ref. The bodies
+ * of conv.forward are ref_conv_forward(), cpu_conv_forward() and cuda_conv_forward(), and so
+ * on.
  *
  * Two kinds of function:
  *   prepare   at setup: may allot, may fail with a sentence (shapes, plans, workspace);

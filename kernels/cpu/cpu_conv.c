@@ -144,7 +144,7 @@ static void plan_wgrad(struct conv_plan *plan, const struct isa *isa)
     wgrad_plan(&plan->wgrad, isa);
 }
 
-static void cpu_release(struct device *device, struct conv_plan *plan)
+static void cpu_conv_release(struct device *device, struct conv_plan *plan)
 {
     (void)device;
     if (!plan)
@@ -220,8 +220,8 @@ static enum status reserve_room(struct device *device, const struct conv_plan *p
     return STATUS_OK;
 }
 
-static enum status cpu_prepare(struct device *device, const struct conv_desc *desc,
-                               struct conv_plan **result)
+static enum status cpu_conv_prepare(struct device *device, const struct conv_desc *desc,
+                                    struct conv_plan **result)
 {
     char x[SHAPE_TEXT];
     TRY(conv_check(desc));
@@ -232,7 +232,7 @@ static enum status cpu_prepare(struct device *device, const struct conv_desc *de
         plan->dgrad.phases = calloc(phases, sizeof *plan->dgrad.phases);
     }
     if (!plan || !plan->forward.phases || !plan->dgrad.phases) {
-        cpu_release(device, plan);
+        cpu_conv_release(device, plan);
         return status_fail(STATUS_FAILED, "convolution of x %s: no memory for its plan",
                            shape_text(desc->x, x));
     }
@@ -243,7 +243,7 @@ static enum status cpu_prepare(struct device *device, const struct conv_desc *de
 
     enum status status = reserve_room(device, plan);
     if (status != STATUS_OK) {
-        cpu_release(device, plan);
+        cpu_conv_release(device, plan);
         return status;
     }
     *result = plan;
@@ -286,9 +286,9 @@ static void finish_undo(struct device *device, const struct conv_epilogue *epilo
                                             epilogue->activation, epilogue->slope, out);
 }
 
-static void cpu_forward(struct device *device, struct conv_plan *plan,
-                        const struct tensor *x, const struct tensor *w,
-                        const struct conv_epilogue *epilogue, struct tensor *y)
+static void cpu_conv_forward(struct device *device, struct conv_plan *plan,
+                             const struct tensor *x, const struct tensor *w,
+                             const struct conv_epilogue *epilogue, struct tensor *y)
 {
     const struct conv_desc *d = &plan->desc;
     check_operand("x", x, d->x);
@@ -300,9 +300,9 @@ static void cpu_forward(struct device *device, struct conv_plan *plan,
     finish_undo(device, epilogue, y);
 }
 
-static void cpu_dgrad(struct device *device, struct conv_plan *plan,
-                      const struct tensor *dy, const struct tensor *w,
-                      const struct conv_epilogue *epilogue, struct tensor *dx)
+static void cpu_conv_dgrad(struct device *device, struct conv_plan *plan,
+                           const struct tensor *dy, const struct tensor *w,
+                           const struct conv_epilogue *epilogue, struct tensor *dx)
 {
     const struct conv_desc *d = &plan->desc;
     check_operand("dy", dy, d->y);
@@ -317,9 +317,9 @@ static void cpu_dgrad(struct device *device, struct conv_plan *plan,
     finish_undo(device, epilogue, dx);
 }
 
-static void cpu_wgrad(struct device *device, struct conv_plan *plan,
-                      const struct tensor *x, const struct tensor *dy, float *grad,
-                      int accumulate)
+static void cpu_conv_wgrad(struct device *device, struct conv_plan *plan,
+                           const struct tensor *x, const struct tensor *dy, float *grad,
+                           int accumulate)
 {
     const struct conv_desc *d = &plan->desc;
     check_operand("x", x, d->x);
@@ -339,8 +339,8 @@ static void describe_product(const struct product *product, const struct isa *is
     way->arithmetic = product_isa(product, isa, dtype, dtype)->arithmetic;
 }
 
-static void cpu_describe(struct device *device, struct conv_plan *plan,
-                         enum pass_kind pass, struct conv_way *way)
+static void cpu_conv_describe(struct device *device, struct conv_plan *plan,
+                              enum pass_kind pass, struct conv_way *way)
 {
     const struct isa *isa = cpu_backend(device)->isa;
     const struct conv_desc *d = &plan->desc;
@@ -365,11 +365,11 @@ static void cpu_describe(struct device *device, struct conv_plan *plan,
 
 void cpu_fill_conv(struct conv_ops *ops)
 {
-    ops->prepare = cpu_prepare;
-    ops->release = cpu_release;
-    ops->forward = cpu_forward;
-    ops->dgrad = cpu_dgrad;
-    ops->wgrad = cpu_wgrad;
-    ops->describe = cpu_describe;
+    ops->prepare = cpu_conv_prepare;
+    ops->release = cpu_conv_release;
+    ops->forward = cpu_conv_forward;
+    ops->dgrad = cpu_conv_dgrad;
+    ops->wgrad = cpu_conv_wgrad;
+    ops->describe = cpu_conv_describe;
     ops->peak = cpu_peak;
 }

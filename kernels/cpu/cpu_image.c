@@ -49,9 +49,9 @@ static void from_u8_task(void *job_pointer, size_t sample, int thread)
                      (line + x) * to_step, c);
 }
 
-static void cpu_from_u8(struct device *device, const struct tensor *pixels, int mirror,
-                        uint64_t seed, const uint64_t *step, uint64_t first_row,
-                        struct tensor *y)
+static void cpu_image_from_u8(struct device *device, const struct tensor *pixels,
+                              int mirror, uint64_t seed, const uint64_t *step,
+                              uint64_t first_row, struct tensor *y)
 {
     CHECK(pixels->dtype == DTYPE_U8 && shape_equal(pixels->shape, y->shape),
           "pixels are %s", dtype_name(pixels->dtype));
@@ -93,8 +93,8 @@ static void to_u8_task(void *job_pointer, size_t sample, int thread)
     }
 }
 
-static void cpu_to_u8(struct device *device, const struct tensor *x,
-                      struct tensor *pixels)
+static void cpu_image_to_u8(struct device *device, const struct tensor *x,
+                            struct tensor *pixels)
 {
     CHECK(pixels->dtype == DTYPE_U8 && shape_equal(pixels->shape, x->shape),
           "pixels are %s", dtype_name(pixels->dtype));
@@ -117,8 +117,8 @@ static void normal_task(void *job_pointer, size_t row, int thread)
     }
 }
 
-static void cpu_normal(struct device *device, uint64_t seed, uint32_t stream,
-                       const uint64_t *step, uint64_t first_row, struct tensor *z)
+static void cpu_image_normal(struct device *device, uint64_t seed, uint32_t stream,
+                             const uint64_t *step, uint64_t first_row, struct tensor *z)
 {
     CHECK(z->shape.h == 1 && z->shape.w == 1, "z is %d x %d pixels", z->shape.h,
           z->shape.w);
@@ -132,7 +132,7 @@ static void cpu_normal(struct device *device, uint64_t seed, uint32_t stream,
 
 void cpu_fill_image(struct image_ops *ops)
 {
-    ops->from_u8 = cpu_from_u8;
-    ops->to_u8 = cpu_to_u8;
-    ops->normal = cpu_normal;
+    ops->from_u8 = cpu_image_from_u8;
+    ops->to_u8 = cpu_image_to_u8;
+    ops->normal = cpu_image_normal;
 }

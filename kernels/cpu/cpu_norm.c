@@ -70,8 +70,8 @@ static void stats_task(void *job_pointer, size_t task, int thread)
     job->isa->channel_sums(&rows, sum, job->has_squares ? sum + rows.channels : NULL);
 }
 
-static void cpu_stats(struct device *device, const struct tensor *x, float *sum,
-                      float *sumsq)
+static void cpu_norm_stats(struct device *device, const struct tensor *x, float *sum,
+                           float *sumsq)
 {
     check_pair(x, x);
     struct norm_job job = norm_job(device, x);
@@ -80,8 +80,8 @@ static void cpu_stats(struct device *device, const struct tensor *x, float *sum,
     combine(&job, sum, sumsq);
 }
 
-static void cpu_bias_grad(struct device *device, const struct tensor *dy, float *grad,
-                          int accumulate)
+static void cpu_pointwise_bias_grad(struct device *device, const struct tensor *dy,
+                                    float *grad, int accumulate)
 {
     check_pair(dy, dy);
     struct norm_job job = norm_job(device, dy);
@@ -100,9 +100,9 @@ static void forward_task(void *job_pointer, size_t task, int thread)
     job->isa->norm_forward(&rows);
 }
 
-static void cpu_act_forward(struct device *device, const struct tensor *x,
-                            const struct norm_vectors *v, enum activation activation,
-                            float slope, struct tensor *y)
+static void cpu_norm_act_forward(struct device *device, const struct tensor *x,
+                                 const struct norm_vectors *v, enum activation activation,
+                                 float slope, struct tensor *y)
 {
     check_pair(x, y);
     struct norm_job job = norm_job(device, x);
@@ -137,9 +137,9 @@ static void reduce_task(void *job_pointer, size_t task, int thread)
     job->isa->norm_reduce(&rows, sum, sum + rows.channels);
 }
 
-static void cpu_act_reduce(struct device *device, const struct tensor *dy,
-                           const struct tensor *x, const struct norm_vectors *v,
-                           enum activation activation, float slope)
+static void cpu_norm_act_reduce(struct device *device, const struct tensor *dy,
+                                const struct tensor *x, const struct norm_vectors *v,
+                                enum activation activation, float slope)
 {
     struct norm_job job = backward_job(device, dy, x, v, activation, slope);
     cpu_parallel(device, job.parts.count, reduce_task, &job);
@@ -154,10 +154,10 @@ static void dgrad_task(void *job_pointer, size_t task, int thread)
     job->isa->norm_dgrad(&rows);
 }
 
-static void cpu_act_dgrad(struct device *device, const struct tensor *dy,
-                          const struct tensor *x, const struct norm_vectors *v,
-                          enum activation activation, float slope, int64_t count,
-                          struct tensor *dx)
+static void cpu_norm_act_dgrad(struct device *device, const struct tensor *dy,
+                               const struct tensor *x, const struct norm_vectors *v,
+                               enum activation activation, float slope, int64_t count,
+                               struct tensor *dx)
 {
     check_pair(x, dx);
     struct norm_job job = backward_job(device, dy, x, v, activation, slope);
@@ -169,13 +169,13 @@ static void cpu_act_dgrad(struct device *device, const struct tensor *dy,
 
 void cpu_fill_norm(struct norm_ops *ops)
 {
-    ops->stats = cpu_stats;
-    ops->act_forward = cpu_act_forward;
-    ops->act_reduce = cpu_act_reduce;
-    ops->act_dgrad = cpu_act_dgrad;
+    ops->stats = cpu_norm_stats;
+    ops->act_forward = cpu_norm_act_forward;
+    ops->act_reduce = cpu_norm_act_reduce;
+    ops->act_dgrad = cpu_norm_act_dgrad;
 }
 
 void cpu_fill_bias_grad(struct pointwise_ops *ops)
 {
-    ops->bias_grad = cpu_bias_grad;
+    ops->bias_grad = cpu_pointwise_bias_grad;
 }

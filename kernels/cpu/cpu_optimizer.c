@@ -43,8 +43,8 @@ static void check_task(void *job_pointer, size_t task, int thread)
         __atomic_fetch_or(&job->found, found, __ATOMIC_RELAXED);
 }
 
-static void cpu_grads_check(struct device *device, const float *grads, size_t n,
-                            struct scaler_state *state)
+static void cpu_optimizer_grads_check(struct device *device, const float *grads, size_t n,
+                                      struct scaler_state *state)
 {
     struct flat_job job = {.isa = cpu_backend(device)->isa,
                            .from = grads,
@@ -65,8 +65,8 @@ static void scale_task(void *job_pointer, size_t task, int thread)
     job->isa->scale(job->to + piece.first, piece.count, job->factor);
 }
 
-static void cpu_grads_unscale(struct device *device, float *grads, size_t n,
-                              const struct scaler_state *state)
+static void cpu_optimizer_grads_unscale(struct device *device, float *grads, size_t n,
+                                        const struct scaler_state *state)
 {
     struct flat_job job = {.isa = cpu_backend(device)->isa,
                            .to = grads,
@@ -105,8 +105,8 @@ static void norm_task(void *job_pointer, size_t task, int thread)
     job->sum[task] = rest;
 }
 
-static void cpu_grads_norm(struct device *device, const float *grads, size_t n,
-                           float *norm)
+static void cpu_optimizer_grads_norm(struct device *device, const float *grads, size_t n,
+                                     float *norm)
 {
     size_t part = (pieces(n) + NORM_PARTS - 1) / NORM_PARTS * PIECE;
     size_t parts = part ? (n + part - 1) / part : 0;
@@ -118,8 +118,8 @@ static void cpu_grads_norm(struct device *device, const float *grads, size_t n,
     *norm = norm_of_sum(sqrt(sum));
 }
 
-static void cpu_grads_clip(struct device *device, float *grads, size_t n, float max_norm,
-                           const float *norm)
+static void cpu_optimizer_grads_clip(struct device *device, float *grads, size_t n,
+                                     float max_norm, const float *norm)
 {
     struct flat_job job = {.isa = cpu_backend(device)->isa,
                            .to = grads,
@@ -147,8 +147,8 @@ static void adam_task(void *job_pointer, size_t task, int thread)
                       *args->ema_decay);
 }
 
-static void cpu_adam_step(struct device *device, const struct adam_args *args,
-                          int is_unscaled, struct scaler_state *state)
+static void cpu_optimizer_adam_step(struct device *device, const struct adam_args *args,
+                                    int is_unscaled, struct scaler_state *state)
 {
     int is_skipped = scaler_must_skip(state);
     if (is_skipped && !args->ema)
@@ -185,8 +185,8 @@ static void copy_task(void *job_pointer, size_t task, int thread)
     job->isa->cast(&sweep);
 }
 
-static void cpu_half_copy(struct device *device, const float *params, void *half,
-                          enum dtype half_dtype, size_t n)
+static void cpu_optimizer_half_copy(struct device *device, const float *params,
+                                    void *half, enum dtype half_dtype, size_t n)
 {
     struct copy_job job = {.isa = cpu_backend(device)->isa,
                            .sweep = {.a = params,
@@ -199,10 +199,10 @@ static void cpu_half_copy(struct device *device, const float *params, void *half
 
 void cpu_fill_optimizer(struct optimizer_ops *ops)
 {
-    ops->grads_check = cpu_grads_check;
-    ops->grads_unscale = cpu_grads_unscale;
-    ops->adam_step = cpu_adam_step;
-    ops->half_copy = cpu_half_copy;
-    ops->grads_norm = cpu_grads_norm;
-    ops->grads_clip = cpu_grads_clip;
+    ops->grads_check = cpu_optimizer_grads_check;
+    ops->grads_unscale = cpu_optimizer_grads_unscale;
+    ops->adam_step = cpu_optimizer_adam_step;
+    ops->half_copy = cpu_optimizer_half_copy;
+    ops->grads_norm = cpu_optimizer_grads_norm;
+    ops->grads_clip = cpu_optimizer_grads_clip;
 }

@@ -37,8 +37,9 @@ static void check_same(const struct tensor *a, const struct tensor *b)
           "%s and %s", shape_text(a->shape, first), shape_text(b->shape, second));
 }
 
-static void cpu_act_forward(struct device *device, const struct tensor *x,
-                            enum activation activation, float slope, struct tensor *y)
+static void cpu_pointwise_act_forward(struct device *device, const struct tensor *x,
+                                      enum activation activation, float slope,
+                                      struct tensor *y)
 {
     check_same(x, y);
     struct sweep sweep = {.a = x->data,
@@ -51,9 +52,9 @@ static void cpu_act_forward(struct device *device, const struct tensor *x,
     sweep_run(device, sweep, cpu_backend(device)->isa->activate);
 }
 
-static void cpu_act_backward(struct device *device, const struct tensor *dy,
-                             const struct tensor *y, enum activation activation,
-                             float slope, struct tensor *dx)
+static void cpu_pointwise_act_backward(struct device *device, const struct tensor *dy,
+                                       const struct tensor *y, enum activation activation,
+                                       float slope, struct tensor *dx)
 {
     check_same(dy, y);
     check_same(dy, dx);
@@ -69,7 +70,8 @@ static void cpu_act_backward(struct device *device, const struct tensor *dy,
     sweep_run(device, sweep, cpu_backend(device)->isa->activate_backward);
 }
 
-static void cpu_cast(struct device *device, const struct tensor *from, struct tensor *to)
+static void cpu_pointwise_cast(struct device *device, const struct tensor *from,
+                               struct tensor *to)
 {
     check_same(from, to);
     struct sweep sweep = {.a = from->data,
@@ -80,8 +82,8 @@ static void cpu_cast(struct device *device, const struct tensor *from, struct te
     sweep_run(device, sweep, cpu_backend(device)->isa->cast);
 }
 
-static void cpu_add_tensors(struct device *device, const struct tensor *a,
-                            const struct tensor *b, struct tensor *y)
+static void cpu_pointwise_add_tensors(struct device *device, const struct tensor *a,
+                                      const struct tensor *b, struct tensor *y)
 {
     check_same(a, b);
     check_same(a, y);
@@ -111,7 +113,8 @@ static void add_task(void *job_pointer, size_t task, int thread)
     job->isa->add(job->to + first, job->from + first, n);
 }
 
-static void cpu_add(struct device *device, float *to, const float *from, size_t n)
+static void cpu_pointwise_add(struct device *device, float *to, const float *from,
+                              size_t n)
 {
     struct add_job job = {cpu_backend(device)->isa, to, from, n};
     cpu_parallel(device, (n + PIECE - 1) / PIECE, add_task, &job);
@@ -119,10 +122,10 @@ static void cpu_add(struct device *device, float *to, const float *from, size_t 
 
 void cpu_fill_pointwise(struct pointwise_ops *ops)
 {
-    ops->act_forward = cpu_act_forward;
-    ops->act_backward = cpu_act_backward;
-    ops->cast = cpu_cast;
-    ops->add_tensors = cpu_add_tensors;
-    ops->add = cpu_add;
+    ops->act_forward = cpu_pointwise_act_forward;
+    ops->act_backward = cpu_pointwise_act_backward;
+    ops->cast = cpu_pointwise_cast;
+    ops->add_tensors = cpu_pointwise_add_tensors;
+    ops->add = cpu_pointwise_add;
     cpu_fill_bias_grad(ops);
 }

@@ -38,8 +38,9 @@ static struct survey_stats sum_of(const struct survey_stats *parts, size_t count
     return sum;
 }
 
-static void cpu_survey(struct device *device, const struct survey_span *spans, int count,
-                       const struct scaler_state *gate, struct survey_stats *stats)
+static void cpu_survey_survey(struct device *device, const struct survey_span *spans,
+                              int count, const struct scaler_state *gate,
+                              struct survey_stats *stats)
 {
     if (gate && !scaler_must_skip(gate))
         return;
@@ -56,5 +57,5 @@ static void cpu_survey(struct device *device, const struct survey_span *spans, i
 
 void cpu_fill_survey(struct survey_ops *ops)
 {
-    ops->survey = cpu_survey;
+    ops->survey = cpu_survey_survey;
 }

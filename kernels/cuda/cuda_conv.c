@@ -1,6 +1,6 @@
 /* cuda_conv.c - the convolution ops of a GPU: plans of cuDNN, or cuBLAS for dense layers.
  *
- * prepare() builds every plan that the layer will need, so that a step only queues them.
+ * cuda_conv_prepare() builds every plan that the layer will need, so that a step only queues them.
  * Where a plan does not do the whole epilogue, cuda_epilogue() does what is left, in
  * place. */
 #include <cublas_v2.h>
@@ -55,7 +55,7 @@ static enum status check_dtype(const struct device *device, enum dtype dtype)
                        has % 10);
 }
 
-static void release(struct device *device, struct conv_plan *plan)
+static void cuda_conv_release(struct device *device, struct conv_plan *plan)
 {
     (void)device;
     if (!plan)
@@ -123,8 +123,8 @@ static enum status grow(struct device *device, struct conv_plan *plan)
     return STATUS_OK;
 }
 
-static enum status prepare(struct device *device, const struct conv_desc *desc,
-                           struct conv_plan **result)
+static enum status cuda_conv_prepare(struct device *device, const struct conv_desc *desc,
+                                     struct conv_plan **result)
 {
     *result = NULL;
     TRY(conv_check(desc));
@@ -143,7 +143,7 @@ static enum status prepare(struct device *device, const struct conv_desc *desc,
     if (status == STATUS_OK)
         status = grow(device, plan);
     if (status != STATUS_OK) {
-        release(device, plan);
+        cuda_conv_release(device, plan);
         return status;
     }
     *result = plan;
@@ -319,24 +319,25 @@ static void run_pass(const struct call *call, const struct conv_epilogue *epilog
 
 /* ---- the three passes ------------------------------------------------------------ */
 
-static void forward(struct device *device, struct conv_plan *plan, const struct tensor *x,
-                    const struct tensor *w, const struct conv_epilogue *epilogue,
-                    struct tensor *y)
+static void cuda_conv_forward(struct device *device, struct conv_plan *plan,
+                              const struct tensor *x, const struct tensor *w,
+                              const struct conv_epilogue *epilogue, struct tensor *y)
 {
     struct call call = {device, plan, "conv.forward", PLAN_FORWARD, x, w, y};
     run_pass(&call, epilogue, y);
 }
 
-static void dgrad(struct device *device, struct conv_plan *plan, const struct tensor *dy,
-                  const struct tensor *w, const struct conv_epilogue *epilogue,
-                  struct tensor *dx)
+static void cuda_conv_dgrad(struct device *device, struct conv_plan *plan,
+                            const struct tensor *dy, const struct tensor *w,
+                            const struct conv_epilogue *epilogue, struct tensor *dx)
 {
     struct call call = {device, plan, "conv.dgrad", PLAN_DGRAD, dx, w, dy};
     run_pass(&call, epilogue, dx);
 }
 
-static void wgrad(struct device *device, struct conv_plan *plan, const struct tensor *x,
-                  const struct tensor *dy, float *grad, int accumulate)
+static void cuda_conv_wgrad(struct device *device, struct conv_plan *plan,
+                            const struct tensor *x, const struct tensor *dy, float *grad,
+                            int accumulate)
 {
     static const struct conv_epilogue none = {.activation = ACTIVATION_NONE};
     struct call call = {device, plan, "conv.wgrad", PLAN_WGRAD, x, NULL, dy};
@@ -363,8 +364,8 @@ static const struct cuda_plan *plan_of(struct conv_plan *plan, enum pass_kind pa
     return conv_plans_find(&plan->plans, CONV_OTHER_UNDO);
 }
 
-static void describe(struct device *device, struct conv_plan *plan, enum pass_kind pass,
-                     struct conv_way *way)
+static void cuda_conv_describe(struct device *device, struct conv_plan *plan,
+                               enum pass_kind pass, struct conv_way *way)
 {
     (void)device;
     *way = (struct conv_way){.algorithm = "cuBLAS",
@@ -379,7 +380,7 @@ static void describe(struct device *device, struct conv_plan *plan, enum pass_ki
              plan_uses_tensor_cores(chosen) ? "on" : "without");
 }
 
-static double peak(struct device *device, enum dtype dtype)
+static double cuda_conv_peak(struct device *device, enum dtype dtype)
 {
     (void)device;
     (void)dtype;
@@ -389,12 +390,12 @@ static double peak(struct device *device, enum dtype dtype)
 void cuda_fill_conv(struct conv_ops *ops)
 {
     *ops = (struct conv_ops){
-        .prepare = prepare,
-        .release = release,
-        .forward = forward,
-        .dgrad = dgrad,
-        .wgrad = wgrad,
-        .describe = describe,
-        .peak = peak,
+        .prepare = cuda_conv_prepare,
+        .release = cuda_conv_release,
+        .forward = cuda_conv_forward,
+        .dgrad = cuda_conv_dgrad,
+        .wgrad = cuda_conv_wgrad,
+        .describe = cuda_conv_describe,
+        .peak = cuda_conv_peak,
     };
 }

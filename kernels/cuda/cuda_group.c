@@ -182,22 +182,24 @@ static void all_reduce(struct device *device, const char *op, void *data, size_t
         device_set_fault(device, "%s: %s", op, nccl.GetErrorString(result));
 }
 
-static void sum_f32(struct device *device, float *data, size_t n)
+static void cuda_group_sum_f32(struct device *device, float *data, size_t n)
 {
     all_reduce(device, "group.sum_f32", data, n, ncclFloat32, ncclSum);
 }
 
-static void sum_f64(struct device *device, double *data, size_t n)
+static void cuda_group_sum_f64(struct device *device, double *data, size_t n)
 {
     all_reduce(device, "group.sum_f64", data, n, ncclFloat64, ncclSum);
 }
 
-static void max_f32(struct device *device, float *data, size_t n)
+static void cuda_group_max_f32(struct device *device, float *data, size_t n)
 {
     all_reduce(device, "group.max_f32", data, n, ncclFloat32, ncclMax);
 }
 
 void cuda_fill_group(struct group_ops *ops)
 {
-    *ops = (struct group_ops){.sum_f32 = sum_f32, .sum_f64 = sum_f64, .max_f32 = max_f32};
+    *ops = (struct group_ops){.sum_f32 = cuda_group_sum_f32,
+                              .sum_f64 = cuda_group_sum_f64,
+                              .max_f32 = cuda_group_max_f32};
 }

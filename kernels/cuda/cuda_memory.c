@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/module.h"
 
-static void *cuda_allot(struct device *device, size_t bytes)
+static void *cuda_memory_allot(struct device *device, size_t bytes)
 {
     void *block = NULL;
     cudaStream_t stream = cuda_backend(device)->stream;
@@ -20,20 +20,21 @@ static void *cuda_allot(struct device *device, size_t bytes)
     return block;
 }
 
-static void cuda_release(struct device *device, void *block)
+static void cuda_memory_release(struct device *device, void *block)
 {
     cuda_select(device);
     cuda_keep_error(device, "memory.release", cudaFree(block));
 }
 
-static void cuda_zero(struct device *device, void *data, size_t bytes)
+static void cuda_memory_zero(struct device *device, void *data, size_t bytes)
 {
     if (bytes && cuda_select(device))
         cuda_keep_error(device, "memory.zero",
                         cudaMemsetAsync(data, 0, bytes, cuda_backend(device)->stream));
 }
 
-static void cuda_copy(struct device *device, void *to, const void *from, size_t bytes)
+static void cuda_memory_copy(struct device *device, void *to, const void *from,
+                             size_t bytes)
 {
     if (bytes && cuda_select(device))
         cuda_keep_error(device, "memory.copy",
@@ -42,8 +43,8 @@ static void cuda_copy(struct device *device, void *to, const void *from, size_t 
 }
 
 /* From pageable memory the runtime takes the bytes before it returns. */
-static void cuda_upload(struct device *device, void *to, const void *from_host,
-                        size_t bytes)
+static void cuda_memory_upload(struct device *device, void *to, const void *from_host,
+                               size_t bytes)
 {
     if (bytes && cuda_select(device))
         cuda_keep_error(device, "memory.upload",
@@ -51,7 +52,7 @@ static void cuda_upload(struct device *device, void *to, const void *from_host,
                                         cuda_backend(device)->stream));
 }
 
-static void cuda_wait(struct device *device)
+static void cuda_memory_wait(struct device *device)
 {
     if (cuda_select(device))
         cuda_wait_all(device, "memory.wait");
@@ -59,8 +60,8 @@ static void cuda_wait(struct device *device)
 
 /* The copy itself waits inside CUDA for what is queued, and could not see that a rank is
  * lost: so a group's is waited for before. */
-static void cuda_download(struct device *device, void *to_host, const void *from,
-                          size_t bytes)
+static void cuda_memory_download(struct device *device, void *to_host, const void *from,
+                                 size_t bytes)
 {
     const struct cuda_backend *backend = cuda_backend(device);
     const char *op = "memory.download";
@@ -75,7 +76,7 @@ static void cuda_download(struct device *device, void *to_host, const void *from
     cuda_keep_error(device, op, cudaStreamSynchronize(backend->stream));
 }
 
-static size_t cuda_available(struct device *device)
+static size_t cuda_memory_available(struct device *device)
 {
     size_t free_bytes = 0, total = 0;
     if (!cuda_select(device) || cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
@@ -83,7 +84,7 @@ static size_t cuda_available(struct device *device)
     return free_bytes;
 }
 
-static void *cuda_allot_host(struct device *device, size_t bytes)
+static void *cuda_memory_allot_host(struct device *device, size_t bytes)
 {
     void *block = NULL;
     if (!cuda_select(device))
@@ -96,7 +97,7 @@ static void *cuda_allot_host(struct device *device, size_t bytes)
     return block;
 }
 
-static void cuda_release_host(struct device *device, void *block)
+static void cuda_memory_release_host(struct device *device, void *block)
 {
     cuda_select(device);
     cuda_keep_error(device, "memory.release_host", cudaFreeHost(block));
@@ -105,15 +106,15 @@ static void cuda_release_host(struct device *device, void *block)
 void cuda_fill_memory(struct memory_ops *ops)
 {
     *ops = (struct memory_ops){
-        .allot = cuda_allot,
-        .release = cuda_release,
-        .zero = cuda_zero,
-        .copy = cuda_copy,
-        .upload = cuda_upload,
-        .download = cuda_download,
-        .wait = cuda_wait,
-        .available = cuda_available,
-        .allot_host = cuda_allot_host,
-        .release_host = cuda_release_host,
+        .allot = cuda_memory_allot,
+        .release = cuda_memory_release,
+        .zero = cuda_memory_zero,
+        .copy = cuda_memory_copy,
+        .upload = cuda_memory_upload,
+        .download = cuda_memory_download,
+        .wait = cuda_memory_wait,
+        .available = cuda_memory_available,
+        .allot_host = cuda_memory_allot_host,
+        .release_host = cuda_memory_release_host,
     };
 }

@@ -16,8 +16,8 @@ struct repeat {
 
 /* ---- copies that nobody waits for ------------------------------------------------ */
 
-static void upload_later(struct device *device, void *to, const void *from_host,
-                         size_t bytes)
+static void cuda_queue_upload_later(struct device *device, void *to,
+                                    const void *from_host, size_t bytes)
 {
     if (bytes && cuda_select(device))
         cuda_keep_error(device, "queue.upload_later",
@@ -25,8 +25,8 @@ static void upload_later(struct device *device, void *to, const void *from_host,
                                         cuda_backend(device)->stream));
 }
 
-static void download_later(struct device *device, void *to_host, const void *from,
-                           size_t bytes)
+static void cuda_queue_download_later(struct device *device, void *to_host,
+                                      const void *from, size_t bytes)
 {
     if (bytes && cuda_select(device))
         cuda_keep_error(device, "queue.download_later",
@@ -36,7 +36,7 @@ static void download_later(struct device *device, void *to_host, const void *fro
 
 /* ---- marks ----------------------------------------------------------------------- */
 
-static void mark(struct device *device, int slot)
+static void cuda_queue_mark(struct device *device, int slot)
 {
     struct cuda_backend *backend = cuda_backend(device);
     CHECK(slot >= 0 && slot < DEVICE_MARKS, "mark %d", slot);
@@ -45,7 +45,7 @@ static void mark(struct device *device, int slot)
     backend->is_marked[slot] = 1;
 }
 
-static void wait_mark(struct device *device, int slot)
+static void cuda_queue_wait_mark(struct device *device, int slot)
 {
     struct cuda_backend *backend = cuda_backend(device);
     CHECK(slot >= 0 && slot < DEVICE_MARKS, "mark %d", slot);
@@ -58,7 +58,7 @@ static void wait_mark(struct device *device, int slot)
                         cudaEventSynchronize(backend->marks[slot]));
 }
 
-static int is_passed(struct device *device, int slot)
+static int cuda_queue_is_passed(struct device *device, int slot)
 {
     struct cuda_backend *backend = cuda_backend(device);
     CHECK(slot >= 0 && slot < DEVICE_MARKS, "mark %d", slot);
@@ -71,7 +71,7 @@ static int is_passed(struct device *device, int slot)
     return 1; // with a fault, waiting longer would not help
 }
 
-static void follow(struct device *device, struct device *other)
+static void cuda_queue_follow(struct device *device, struct device *other)
 {
     struct cuda_backend *behind = cuda_backend(device), *ahead = cuda_backend(other);
     if (behind == ahead || !cuda_select(device))
@@ -120,8 +120,8 @@ static cudaGraphExec_t capture(struct device *device, void (*work)(void *argumen
     return error == cudaSuccess ? ready : NULL;
 }
 
-static void repeat(struct device *device, struct repeat **repeat,
-                   void (*work)(void *argument), void *argument)
+static void cuda_queue_repeat(struct device *device, struct repeat **repeat,
+                              void (*work)(void *argument), void *argument)
 {
     struct cuda_backend *backend = cuda_backend(device);
     if (!cuda_select(device))
@@ -159,7 +159,7 @@ void cuda_drop_graphs(struct device *device)
         drop_graph(device, at);
 }
 
-static void forget(struct device *device, struct repeat **repeat)
+static void cuda_queue_forget(struct device *device, struct repeat **repeat)
 {
     if (!*repeat)
         return;
@@ -174,7 +174,7 @@ static void forget(struct device *device, struct repeat **repeat)
 
 /* ---- lanes ----------------------------------------------------------------------- */
 
-static enum status open_lane(struct device *device, struct device **lane)
+static enum status cuda_queue_open_lane(struct device *device, struct device **lane)
 {
     *lane = NULL;
     struct device *opened = calloc(1, sizeof *opened);
@@ -192,7 +192,7 @@ static enum status open_lane(struct device *device, struct device **lane)
     return STATUS_OK;
 }
 
-static void close_lane(struct device *device, struct device *lane)
+static void cuda_queue_close_lane(struct device *device, struct device *lane)
 {
     CHECK(lane != device);
     cuda_close_backend(lane);
@@ -202,15 +202,15 @@ static void close_lane(struct device *device, struct device *lane)
 void cuda_fill_queue(struct queue_ops *ops)
 {
     *ops = (struct queue_ops){
-        .upload_later = upload_later,
-        .download_later = download_later,
-        .mark = mark,
-        .wait_mark = wait_mark,
-        .is_passed = is_passed,
-        .follow = follow,
-        .repeat = repeat,
-        .forget = forget,
-        .open_lane = open_lane,
-        .close_lane = close_lane,
+        .upload_later = cuda_queue_upload_later,
+        .download_later = cuda_queue_download_later,
+        .mark = cuda_queue_mark,
+        .wait_mark = cuda_queue_wait_mark,
+        .is_passed = cuda_queue_is_passed,
+        .follow = cuda_queue_follow,
+        .repeat = cuda_queue_repeat,
+        .forget = cuda_queue_forget,
+        .open_lane = cuda_queue_open_lane,
+        .close_lane = cuda_queue_close_lane,
     };
 }

@@ -54,9 +54,9 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     clear_rows(y, at);
 }
 
-static void from_u8(struct device *device, const struct tensor *pixels, int mirror,
-                    uint64_t seed, const uint64_t *step, uint64_t first_row,
-                    struct tensor *y)
+static void cuda_image_from_u8(struct device *device, const struct tensor *pixels,
+                               int mirror, uint64_t seed, const uint64_t *step,
+                               uint64_t first_row, struct tensor *y)
 {
     const char *op = "image.from_u8";
     check_shapes(op, pixels, y);
@@ -95,7 +95,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-static void to_u8(struct device *device, const struct tensor *x, struct tensor *pixels)
+static void cuda_image_to_u8(struct device *device, const struct tensor *x,
+                             struct tensor *pixels)
 {
     const char *op = "image.to_u8";
     check_shapes(op, x, pixels);
@@ -147,8 +148,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     clear_rows(z, at);
 }
 
-static void normal(struct device *device, uint64_t seed, uint32_t stream,
-                   const uint64_t *step, uint64_t first_row, struct tensor *z)
+static void cuda_image_normal(struct device *device, uint64_t seed, uint32_t stream,
+                              const uint64_t *step, uint64_t first_row, struct tensor *z)
 {
     CHECK(z->shape.h == 1 && z->shape.w == 1, "z is %d by %d", z->shape.h, z->shape.w);
     struct draw draw = {seed, first_row, step, stream};
@@ -164,15 +165,15 @@ __global__ void cuda_image_advance_kernel(uint64_t *counter)
     *counter += 1;
 }
 
-static void advance(struct device *device, uint64_t *counter)
+static void cuda_image_advance(struct device *device, uint64_t *counter)
 {
     cuda_launch(device, "image.advance", cuda_image_advance_kernel, 1, 1, counter);
 }
 
 void cuda_fill_image(struct image_ops *ops)
 {
-    ops->from_u8 = from_u8;
-    ops->to_u8 = to_u8;
-    ops->normal = normal;
-    ops->advance = advance;
+    ops->from_u8 = cuda_image_from_u8;
+    ops->to_u8 = cuda_image_to_u8;
+    ops->normal = cuda_image_normal;
+    ops->advance = cuda_image_advance;
 }

@@ -38,7 +38,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     leave_sums(partial, sumsq, 1, 2, lane_bits);
 }
 
-static void stats(struct device *device, const struct tensor *x, float *sum, float *sumsq)
+static void cuda_norm_stats(struct device *device, const struct tensor *x, float *sum,
+                            float *sumsq)
 {
     const char *op = "norm.stats";
     struct rows from = rows_of(x);
@@ -79,8 +80,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     set_scale_and_shift(v, c, (float)mean, inv_std);
 }
 
-static void finalize(struct device *device, const struct norm_vectors *v, int channels,
-                     int64_t count, float eps)
+static void cuda_norm_finalize(struct device *device, const struct norm_vectors *v,
+                               int channels, int64_t count, float eps)
 {
     CHECK(count > 0, "count %lld", (long long)count);
     cuda_launch(device, "norm.finalize", cuda_norm_finalize_kernel,
@@ -98,8 +99,9 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     set_scale_and_shift(v, c, v.running_mean[c], (float)inv_std);
 }
 
-static void finalize_running(struct device *device, const struct norm_vectors *v,
-                             int channels, float eps)
+static void cuda_norm_finalize_running(struct device *device,
+                                       const struct norm_vectors *v, int channels,
+                                       float eps)
 {
     cuda_launch(device, "norm.finalize_running", cuda_norm_finalize_running_kernel,
                 channel_blocks(channels), CUDA_THREADS, *v, channels, eps);
@@ -121,8 +123,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-static void commit(struct device *device, const struct norm_vectors *v, int channels,
-                   float momentum)
+static void cuda_norm_commit(struct device *device, const struct norm_vectors *v,
+                             int channels, float momentum)
 {
     cuda_launch(device, "norm.commit", cuda_norm_commit_kernel, 1, CUDA_THREADS, *v,
                 channels, momentum);
@@ -158,9 +160,10 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     clear_rows(y, at);
 }
 
-static void act_forward(struct device *device, const struct tensor *x,
-                        const struct norm_vectors *v, enum activation activation,
-                        float slope, struct tensor *y)
+static void cuda_norm_act_forward(struct device *device, const struct tensor *x,
+                                  const struct norm_vectors *v,
+                                  enum activation activation, float slope,
+                                  struct tensor *y)
 {
     const char *op = "norm.act_forward";
     check_shapes(op, x, y);
@@ -225,9 +228,9 @@ __global__ void __launch_bounds__(CUDA_THREADS, 3)
     leave_sums(partial, sum_dz_xhat, 1, 2, lane_bits);
 }
 
-static void act_reduce(struct device *device, const struct tensor *dy,
-                       const struct tensor *x, const struct norm_vectors *v,
-                       enum activation activation, float slope)
+static void cuda_norm_act_reduce(struct device *device, const struct tensor *dy,
+                                 const struct tensor *x, const struct norm_vectors *v,
+                                 enum activation activation, float slope)
 {
     const char *op = "norm.act_reduce";
     check_shapes(op, dy, x);
@@ -269,10 +272,10 @@ __global__ void __launch_bounds__(CUDA_THREADS, 3)
     clear_rows(dx, at);
 }
 
-static void act_dgrad(struct device *device, const struct tensor *dy,
-                      const struct tensor *x, const struct norm_vectors *v,
-                      enum activation activation, float slope, int64_t count,
-                      struct tensor *dx)
+static void cuda_norm_act_dgrad(struct device *device, const struct tensor *dy,
+                                const struct tensor *x, const struct norm_vectors *v,
+                                enum activation activation, float slope, int64_t count,
+                                struct tensor *dx)
 {
     const char *op = "norm.act_dgrad";
     check_shapes(op, dy, x);
@@ -287,11 +290,11 @@ static void act_dgrad(struct device *device, const struct tensor *dy,
 
 void cuda_fill_norm(struct norm_ops *ops)
 {
-    ops->stats = stats;
-    ops->finalize = finalize;
-    ops->finalize_running = finalize_running;
-    ops->commit = commit;
-    ops->act_forward = act_forward;
-    ops->act_reduce = act_reduce;
-    ops->act_dgrad = act_dgrad;
+    ops->stats = cuda_norm_stats;
+    ops->finalize = cuda_norm_finalize;
+    ops->finalize_running = cuda_norm_finalize_running;
+    ops->commit = cuda_norm_commit;
+    ops->act_forward = cuda_norm_act_forward;
+    ops->act_reduce = cuda_norm_act_reduce;
+    ops->act_dgrad = cuda_norm_act_dgrad;
 }

@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
         state->found_inf_unscaled = 1.0f;
 }
 
-static void grads_check(struct device *device, const float *grads, size_t n,
-                        struct scaler_state *state)
+static void cuda_optimizer_grads_check(struct device *device, const float *grads,
+                                       size_t n, struct scaler_state *state)
 {
     cuda_launch(device, "optimizer.grads_check", cuda_grads_check_kernel,
                 cuda_blocks(device, (n + 3) / 4), CUDA_THREADS, grads, n,
@@ -92,8 +92,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-static void grads_unscale(struct device *device, float *grads, size_t n,
-                          const struct scaler_state *state)
+static void cuda_optimizer_grads_unscale(struct device *device, float *grads, size_t n,
+                                         const struct scaler_state *state)
 {
     cuda_launch(device, "optimizer.grads_unscale", cuda_grads_unscale_kernel,
                 cuda_blocks(device, (n + 3) / 4), CUDA_THREADS, grads, n,
@@ -188,8 +188,8 @@ __global__ void cuda_adam_count_kernel(struct scaler_state *state)
         state->adam_t += 1;
 }
 
-static void adam_step(struct device *device, const struct adam_args *args,
-                      int is_unscaled, struct scaler_state *state)
+static void cuda_optimizer_adam_step(struct device *device, const struct adam_args *args,
+                                     int is_unscaled, struct scaler_state *state)
 {
     const char *op = "optimizer.adam_step";
     int is_wide = cuda_is_aligned(args->params) && cuda_is_aligned(args->grads) &&
@@ -209,8 +209,9 @@ __global__ void cuda_scaler_update_kernel(struct scaler_state *state,
     scaler_finish_step(state, record);
 }
 
-static void scaler_update(struct device *device, struct scaler_state *state,
-                          struct step_record *record)
+static void cuda_optimizer_scaler_update(struct device *device,
+                                         struct scaler_state *state,
+                                         struct step_record *record)
 {
     cuda_launch(device, "optimizer.scaler_update", cuda_scaler_update_kernel, 1, 1, state,
                 record);
@@ -230,8 +231,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-static void half_copy(struct device *device, const float *params, void *half,
-                      enum dtype half_dtype, size_t n)
+static void cuda_optimizer_half_copy(struct device *device, const float *params,
+                                     void *half, enum dtype half_dtype, size_t n)
 {
     cuda_launch(device, "optimizer.half_copy", cuda_half_copy_kernel,
                 cuda_blocks(device, (n + 7) / 8), CUDA_THREADS, params, half, half_dtype,
@@ -240,9 +241,9 @@ static void half_copy(struct device *device, const float *params, void *half,
 
 void cuda_fill_optimizer(struct optimizer_ops *ops)
 {
-    ops->grads_check = grads_check;
-    ops->grads_unscale = grads_unscale;
-    ops->adam_step = adam_step;
-    ops->scaler_update = scaler_update;
-    ops->half_copy = half_copy;
+    ops->grads_check = cuda_optimizer_grads_check;
+    ops->grads_unscale = cuda_optimizer_grads_unscale;
+    ops->adam_step = cuda_optimizer_adam_step;
+    ops->scaler_update = cuda_optimizer_scaler_update;
+    ops->half_copy = cuda_optimizer_half_copy;
 }

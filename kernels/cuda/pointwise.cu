@@ -37,13 +37,15 @@ static void forward(struct device *device, const char *op, const struct tensor *
                 rows_of(x), activation, slope, to, cover.lane_bits);
 }
 
-static void act_forward(struct device *device, const struct tensor *x,
-                        enum activation activation, float slope, struct tensor *y)
+static void cuda_pointwise_act_forward(struct device *device, const struct tensor *x,
+                                       enum activation activation, float slope,
+                                       struct tensor *y)
 {
     forward(device, "pointwise.act_forward", x, activation, slope, y);
 }
 
-static void cast(struct device *device, const struct tensor *from, struct tensor *to)
+static void cuda_pointwise_cast(struct device *device, const struct tensor *from,
+                                struct tensor *to)
 {
     forward(device, "pointwise.cast", from, ACTIVATION_NONE, 0.0f, to);
 }
@@ -64,9 +66,10 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     clear_rows(dx, at);
 }
 
-static void act_backward(struct device *device, const struct tensor *dy,
-                         const struct tensor *y, enum activation activation, float slope,
-                         struct tensor *dx)
+static void cuda_pointwise_act_backward(struct device *device, const struct tensor *dy,
+                                        const struct tensor *y,
+                                        enum activation activation, float slope,
+                                        struct tensor *dx)
 {
     const char *op = "pointwise.act_backward";
     check_shapes(op, dy, y);
@@ -94,8 +97,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     clear_rows(y, at);
 }
 
-static void add_tensors(struct device *device, const struct tensor *a,
-                        const struct tensor *b, struct tensor *y)
+static void cuda_pointwise_add_tensors(struct device *device, const struct tensor *a,
+                                       const struct tensor *b, struct tensor *y)
 {
     const char *op = "pointwise.add_tensors";
     check_shapes(op, a, b);
@@ -124,8 +127,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     leave_sums(partial, sum, 0, 1, lane_bits);
 }
 
-static void bias_grad(struct device *device, const struct tensor *dy, float *grad,
-                      int accumulate)
+static void cuda_pointwise_bias_grad(struct device *device, const struct tensor *dy,
+                                     float *grad, int accumulate)
 {
     const char *op = "pointwise.bias_grad";
     struct rows from = rows_of(dy);
@@ -149,7 +152,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-static void add(struct device *device, float *to, const float *from, size_t n)
+static void cuda_pointwise_add(struct device *device, float *to, const float *from,
+                               size_t n)
 {
     cuda_launch(device, "pointwise.add", cuda_pointwise_add_kernel,
                 cuda_blocks(device, (n + 3) / 4), CUDA_THREADS, to, from, n,
@@ -158,10 +162,10 @@ static void add(struct device *device, float *to, const float *from, size_t n)
 
 void cuda_fill_pointwise(struct pointwise_ops *ops)
 {
-    ops->act_forward = act_forward;
-    ops->act_backward = act_backward;
-    ops->cast = cast;
-    ops->bias_grad = bias_grad;
-    ops->add_tensors = add_tensors;
-    ops->add = add;
+    ops->act_forward = cuda_pointwise_act_forward;
+    ops->act_backward = cuda_pointwise_act_backward;
+    ops->cast = cuda_pointwise_cast;
+    ops->bias_grad = cuda_pointwise_bias_grad;
+    ops->add_tensors = cuda_pointwise_add_tensors;
+    ops->add = cuda_pointwise_add;
 }

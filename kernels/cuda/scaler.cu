@@ -25,9 +25,10 @@ __global__ void cuda_scaler_both_kernel(struct scaler_state *first,
     scaler_finish_both(first, first_record, second, second_record, holds);
 }
 
-static void scaler_both(struct device *device, struct scaler_state *first,
-                        struct step_record *first_record, struct scaler_state *second,
-                        struct step_record *second_record, int holds)
+static void cuda_optimizer_scaler_both(struct device *device, struct scaler_state *first,
+                                       struct step_record *first_record,
+                                       struct scaler_state *second,
+                                       struct step_record *second_record, int holds)
 {
     cuda_launch(device, "optimizer.scaler_both", cuda_scaler_both_kernel, 1, 1, first,
                 first_record, second, second_record, holds);
@@ -40,8 +41,9 @@ __global__ void cuda_scaler_share_kernel(const struct scaler_state *from,
     scaler_take_scale(to, from);
 }
 
-static void scaler_share(struct device *device, const struct scaler_state *from,
-                         struct scaler_state *to)
+static void cuda_optimizer_scaler_share(struct device *device,
+                                        const struct scaler_state *from,
+                                        struct scaler_state *to)
 {
     cuda_launch(device, "optimizer.scaler_share", cuda_scaler_share_kernel, 1, 1, from,
                 to);
@@ -55,8 +57,10 @@ __global__ void cuda_scaler_spread_kernel(const struct scaler_state *from,
     scaler_spread_overflow(from, to, reach);
 }
 
-static void scaler_spread(struct device *device, const struct scaler_state *from,
-                          struct scaler_state *to, enum overflow_reach reach)
+static void cuda_optimizer_scaler_spread(struct device *device,
+                                         const struct scaler_state *from,
+                                         struct scaler_state *to,
+                                         enum overflow_reach reach)
 {
     cuda_launch(device, "optimizer.scaler_spread", cuda_scaler_spread_kernel, 1, 1, from,
                 to, reach);
@@ -107,7 +111,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
         *norm = norm_of_sum(sqrt(sum));
 }
 
-static void grads_norm(struct device *device, const float *grads, size_t n, float *norm)
+static void cuda_optimizer_grads_norm(struct device *device, const float *grads, size_t n,
+                                      float *norm)
 {
     const char *op = "optimizer.grads_norm";
     // Eight blocks for each multiprocessor at most: far fewer than there is room for.
@@ -137,8 +142,8 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-static void grads_clip(struct device *device, float *grads, size_t n, float max_norm,
-                       const float *norm)
+static void cuda_optimizer_grads_clip(struct device *device, float *grads, size_t n,
+                                      float max_norm, const float *norm)
 {
     cuda_launch(device, "optimizer.grads_clip", cuda_grads_clip_kernel,
                 cuda_blocks(device, (n + 3) / 4), CUDA_THREADS, grads, n,
@@ -147,9 +152,9 @@ static void grads_clip(struct device *device, float *grads, size_t n, float max_
 
 void cuda_fill_scaler(struct optimizer_ops *ops)
 {
-    ops->scaler_both = scaler_both;
-    ops->scaler_share = scaler_share;
-    ops->scaler_spread = scaler_spread;
-    ops->grads_norm = grads_norm;
-    ops->grads_clip = grads_clip;
+    ops->scaler_both = cuda_optimizer_scaler_both;
+    ops->scaler_share = cuda_optimizer_scaler_share;
+    ops->scaler_spread = cuda_optimizer_scaler_spread;
+    ops->grads_norm = cuda_optimizer_grads_norm;
+    ops->grads_clip = cuda_optimizer_grads_clip;
 }

@@ -137,8 +137,9 @@ __global__ void __launch_bounds__(CUDA_THREADS)
     stats[i] = sum;
 }
 
-static void survey(struct device *device, const struct survey_span *spans, int count,
-                   const struct scaler_state *gate, struct survey_stats *stats)
+static void cuda_survey_survey(struct device *device, const struct survey_span *spans,
+                               int count, const struct scaler_state *gate,
+                               struct survey_stats *stats)
 {
     struct cuda_backend *backend = cuda_backend(device);
     struct survey_stats *parts = (struct survey_stats *)backend->partial;
@@ -156,5 +157,5 @@ static void survey(struct device *device, const struct survey_span *spans, int c
 
 void cuda_fill_survey(struct survey_ops *ops)
 {
-    ops->survey = survey;
+    ops->survey = cuda_survey_survey;
 }

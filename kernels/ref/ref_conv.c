@@ -26,7 +26,7 @@ static struct shape weight_shape(const struct conv_desc *d)
 
 /* ---- setup ----------------------------------------------------------------------- */
 
-static void release(struct device *device, struct conv_plan *plan)
+static void ref_conv_release(struct device *device, struct conv_plan *plan)
 {
     (void)device;
     if (!plan)
@@ -37,8 +37,8 @@ static void release(struct device *device, struct conv_plan *plan)
     free(plan);
 }
 
-static enum status prepare(struct device *device, const struct conv_desc *desc,
-                           struct conv_plan **result)
+static enum status ref_conv_prepare(struct device *device, const struct conv_desc *desc,
+                                    struct conv_plan **result)
 {
     *result = NULL;
     TRY(conv_check(desc));
@@ -52,7 +52,7 @@ static enum status prepare(struct device *device, const struct conv_desc *desc,
     }
     if (!plan || !plan->x || !plan->w || !plan->y) {
         char x_text[SHAPE_TEXT], y_text[SHAPE_TEXT];
-        release(device, plan);
+        ref_conv_release(device, plan);
         return status_fail(STATUS_FAILED,
                            "convolution of %s to %s: no memory for %zu bytes; choose a "
                            "smaller batch",
@@ -169,9 +169,9 @@ static float forward_element(const struct conv_plan *plan, int n, int p, int q, 
     return (float)sum;
 }
 
-static void forward(struct device *device, struct conv_plan *plan, const struct tensor *x,
-                    const struct tensor *w, const struct conv_epilogue *epilogue,
-                    struct tensor *y)
+static void ref_conv_forward(struct device *device, struct conv_plan *plan,
+                             const struct tensor *x, const struct tensor *w,
+                             const struct conv_epilogue *epilogue, struct tensor *y)
 {
     (void)device;
     const struct conv_desc *d = &plan->desc;
@@ -203,9 +203,9 @@ static float dgrad_element(const struct conv_plan *plan, int n, int h, int w, in
     return (float)sum;
 }
 
-static void dgrad(struct device *device, struct conv_plan *plan, const struct tensor *dy,
-                  const struct tensor *w, const struct conv_epilogue *epilogue,
-                  struct tensor *dx)
+static void ref_conv_dgrad(struct device *device, struct conv_plan *plan,
+                           const struct tensor *dy, const struct tensor *w,
+                           const struct conv_epilogue *epilogue, struct tensor *dx)
 {
     (void)device;
     const struct conv_desc *d = &plan->desc;
@@ -240,8 +240,9 @@ static float wgrad_element(const struct conv_plan *plan, int k, int r, int s, in
 }
 
 /* grad is stored like the weights: rows to dy's stored channels, channels to x's. */
-static void wgrad(struct device *device, struct conv_plan *plan, const struct tensor *x,
-                  const struct tensor *dy, float *grad, int accumulate)
+static void ref_conv_wgrad(struct device *device, struct conv_plan *plan,
+                           const struct tensor *x, const struct tensor *dy, float *grad,
+                           int accumulate)
 {
     (void)device;
     const struct conv_desc *d = &plan->desc;
@@ -265,8 +266,8 @@ static void wgrad(struct device *device, struct conv_plan *plan, const struct te
     ref_clear_padding(&stored);
 }
 
-static void describe(struct device *device, struct conv_plan *plan, enum pass_kind pass,
-                     struct conv_way *way)
+static void ref_conv_describe(struct device *device, struct conv_plan *plan,
+                              enum pass_kind pass, struct conv_way *way)
 {
     (void)device;
     (void)pass;
@@ -276,7 +277,7 @@ static void describe(struct device *device, struct conv_plan *plan, enum pass_ki
                              .arithmetic = DTYPE_F32};
 }
 
-static double peak(struct device *device, enum dtype dtype)
+static double ref_conv_peak(struct device *device, enum dtype dtype)
 {
     (void)device;
     (void)dtype;
@@ -286,12 +287,12 @@ static double peak(struct device *device, enum dtype dtype)
 void ref_fill_conv(struct conv_ops *ops)
 {
     *ops = (struct conv_ops){
-        .prepare = prepare,
-        .release = release,
-        .forward = forward,
-        .dgrad = dgrad,
-        .wgrad = wgrad,
-        .describe = describe,
-        .peak = peak,
+        .prepare = ref_conv_prepare,
+        .release = ref_conv_release,
+        .forward = ref_conv_forward,
+        .dgrad = ref_conv_dgrad,
+        .wgrad = ref_conv_wgrad,
+        .describe = ref_conv_describe,
+        .peak = ref_conv_peak,
     };
 }

@@ -7,9 +7,9 @@ static int is_mirrored(uint64_t seed, const uint64_t *step, uint64_t row)
     return (int)(philox(seed, STREAM_FLIP, step ? *step : 0, row).word[0] & 1u);
 }
 
-static void from_u8(struct device *device, const struct tensor *pixels, int mirror,
-                    uint64_t seed, const uint64_t *step, uint64_t first_row,
-                    struct tensor *y)
+static void ref_image_from_u8(struct device *device, const struct tensor *pixels,
+                              int mirror, uint64_t seed, const uint64_t *step,
+                              uint64_t first_row, struct tensor *y)
 {
     (void)device;
     ref_check_shapes("image.from_u8", pixels, y);
@@ -42,7 +42,8 @@ static uint8_t to_byte(float x)
     return (uint8_t)floorf((value < 255.0f ? value : 255.0f) + 0.5f);
 }
 
-static void to_u8(struct device *device, const struct tensor *x, struct tensor *pixels)
+static void ref_image_to_u8(struct device *device, const struct tensor *x,
+                            struct tensor *pixels)
 {
     (void)device;
     ref_check_shapes("image.to_u8", x, pixels);
@@ -55,8 +56,8 @@ static void to_u8(struct device *device, const struct tensor *x, struct tensor *
     ref_clear_padding(pixels);
 }
 
-static void normal(struct device *device, uint64_t seed, uint32_t stream,
-                   const uint64_t *step, uint64_t first_row, struct tensor *z)
+static void ref_image_normal(struct device *device, uint64_t seed, uint32_t stream,
+                             const uint64_t *step, uint64_t first_row, struct tensor *z)
 {
     (void)device;
     CHECK(z->shape.h == 1 && z->shape.w == 1, "z is %d by %d", z->shape.h, z->shape.w);
@@ -73,7 +74,7 @@ static void normal(struct device *device, uint64_t seed, uint32_t stream,
     ref_clear_padding(z);
 }
 
-static void advance(struct device *device, uint64_t *counter)
+static void ref_image_advance(struct device *device, uint64_t *counter)
 {
     (void)device;
     *counter += 1;
@@ -82,9 +83,9 @@ static void advance(struct device *device, uint64_t *counter)
 void ref_fill_image(struct image_ops *ops)
 {
     *ops = (struct image_ops){
-        .from_u8 = from_u8,
-        .to_u8 = to_u8,
-        .normal = normal,
-        .advance = advance,
+        .from_u8 = ref_image_from_u8,
+        .to_u8 = ref_image_to_u8,
+        .normal = ref_image_normal,
+        .advance = ref_image_advance,
     };
 }

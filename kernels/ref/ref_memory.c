@@ -28,7 +28,7 @@ void *host_allot(size_t bytes)
     return block;
 }
 
-static void *ref_allot(struct device *device, size_t bytes)
+static void *ref_memory_allot(struct device *device, size_t bytes)
 {
     (void)device;
     // Linux lends more memory than there is and kills whoever touches it: asked here
@@ -39,32 +39,33 @@ static void *ref_allot(struct device *device, size_t bytes)
     return host_allot(bytes);
 }
 
-static void ref_release(struct device *device, void *block)
+static void ref_memory_release(struct device *device, void *block)
 {
     (void)device;
     free(block);
 }
 
-static void ref_zero(struct device *device, void *data, size_t bytes)
+static void ref_memory_zero(struct device *device, void *data, size_t bytes)
 {
     (void)device;
     if (bytes)
         memset(data, 0, bytes);
 }
 
-static void ref_copy(struct device *device, void *to, const void *from, size_t bytes)
+static void ref_memory_copy(struct device *device, void *to, const void *from,
+                            size_t bytes)
 {
     (void)device;
     if (bytes)
         memmove(to, from, bytes);
 }
 
-static void ref_wait(struct device *device)
+static void ref_memory_wait(struct device *device)
 {
     (void)device; // every op has ended when it returns
 }
 
-static size_t ref_available(struct device *device)
+static size_t ref_memory_available(struct device *device)
 {
     (void)device;
     return (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -73,16 +74,16 @@ static size_t ref_available(struct device *device)
 void ref_fill_memory(struct memory_ops *ops)
 {
     *ops = (struct memory_ops){
-        .allot = ref_allot,
-        .release = ref_release,
-        .zero = ref_zero,
-        .copy = ref_copy,
-        .upload = ref_copy,
-        .download = ref_copy,
-        .wait = ref_wait,
-        .available = ref_available,
-        .allot_host = ref_allot,
-        .release_host = ref_release,
+        .allot = ref_memory_allot,
+        .release = ref_memory_release,
+        .zero = ref_memory_zero,
+        .copy = ref_memory_copy,
+        .upload = ref_memory_copy,
+        .download = ref_memory_copy,
+        .wait = ref_memory_wait,
+        .available = ref_memory_available,
+        .allot_host = ref_memory_allot,
+        .release_host = ref_memory_release,
     };
 }
 

@@ -14,7 +14,8 @@ static void store(struct tensor *t, size_t row, int c, float value)
 
 /* ---- statistics ------------------------------------------------------------------ */
 
-static void stats(struct device *device, const struct tensor *x, float *sum, float *sumsq)
+static void ref_norm_stats(struct device *device, const struct tensor *x, float *sum,
+                           float *sumsq)
 {
     (void)device;
     for (int c = 0; c < x->shape.c; c++) {
@@ -36,8 +37,8 @@ static void set_scale_and_shift(const struct norm_vectors *v, int c, float mean,
     v->shift[c] = v->beta[c] - mean * v->scale[c];
 }
 
-static void finalize(struct device *device, const struct norm_vectors *v, int channels,
-                     int64_t count, float eps)
+static void ref_norm_finalize(struct device *device, const struct norm_vectors *v,
+                              int channels, int64_t count, float eps)
 {
     (void)device;
     CHECK(count > 0, "count %lld", (long long)count);
@@ -55,8 +56,8 @@ static void finalize(struct device *device, const struct norm_vectors *v, int ch
     }
 }
 
-static void finalize_running(struct device *device, const struct norm_vectors *v,
-                             int channels, float eps)
+static void ref_norm_finalize_running(struct device *device, const struct norm_vectors *v,
+                                      int channels, float eps)
 {
     (void)device;
     for (int c = 0; c < channels; c++) {
@@ -65,8 +66,8 @@ static void finalize_running(struct device *device, const struct norm_vectors *v
     }
 }
 
-static void commit(struct device *device, const struct norm_vectors *v, int channels,
-                   float momentum)
+static void ref_norm_commit(struct device *device, const struct norm_vectors *v,
+                            int channels, float momentum)
 {
     (void)device;
     for (int c = 0; c < channels; c++)
@@ -81,9 +82,9 @@ static void commit(struct device *device, const struct norm_vectors *v, int chan
 
 /* ---- the passes ------------------------------------------------------------------ */
 
-static void act_forward(struct device *device, const struct tensor *x,
-                        const struct norm_vectors *v, enum activation activation,
-                        float slope, struct tensor *y)
+static void ref_norm_act_forward(struct device *device, const struct tensor *x,
+                                 const struct norm_vectors *v, enum activation activation,
+                                 float slope, struct tensor *y)
 {
     (void)device;
     ref_check_shapes("norm.act_forward", x, y);
@@ -114,9 +115,9 @@ static struct element backward_element(const struct tensor *dy, const struct ten
     return (struct element){dz, (value - v->mean[c]) * v->inv_std[c]};
 }
 
-static void act_reduce(struct device *device, const struct tensor *dy,
-                       const struct tensor *x, const struct norm_vectors *v,
-                       enum activation activation, float slope)
+static void ref_norm_act_reduce(struct device *device, const struct tensor *dy,
+                                const struct tensor *x, const struct norm_vectors *v,
+                                enum activation activation, float slope)
 {
     (void)device;
     ref_check_shapes("norm.act_reduce", dy, x);
@@ -132,10 +133,10 @@ static void act_reduce(struct device *device, const struct tensor *dy,
     }
 }
 
-static void act_dgrad(struct device *device, const struct tensor *dy,
-                      const struct tensor *x, const struct norm_vectors *v,
-                      enum activation activation, float slope, int64_t count,
-                      struct tensor *dx)
+static void ref_norm_act_dgrad(struct device *device, const struct tensor *dy,
+                               const struct tensor *x, const struct norm_vectors *v,
+                               enum activation activation, float slope, int64_t count,
+                               struct tensor *dx)
 {
     (void)device;
     ref_check_shapes("norm.act_dgrad", dy, x);
@@ -155,12 +156,12 @@ static void act_dgrad(struct device *device, const struct tensor *dy,
 void ref_fill_norm(struct norm_ops *ops)
 {
     *ops = (struct norm_ops){
-        .stats = stats,
-        .finalize = finalize,
-        .finalize_running = finalize_running,
-        .commit = commit,
-        .act_forward = act_forward,
-        .act_reduce = act_reduce,
-        .act_dgrad = act_dgrad,
+        .stats = ref_norm_stats,
+        .finalize = ref_norm_finalize,
+        .finalize_running = ref_norm_finalize_running,
+        .commit = ref_norm_commit,
+        .act_forward = ref_norm_act_forward,
+        .act_reduce = ref_norm_act_reduce,
+        .act_dgrad = ref_norm_act_dgrad,
     };
 }

@@ -3,8 +3,8 @@
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
 
-static void grads_check(struct device *device, const float *grads, size_t n,
-                        struct scaler_state *state)
+static void ref_optimizer_grads_check(struct device *device, const float *grads, size_t n,
+                                      struct scaler_state *state)
 {
     (void)device;
     float inverse = scaler_inverse(state);
@@ -16,8 +16,8 @@ static void grads_check(struct device *device, const float *grads, size_t n,
     }
 }
 
-static void grads_unscale(struct device *device, float *grads, size_t n,
-                          const struct scaler_state *state)
+static void ref_optimizer_grads_unscale(struct device *device, float *grads, size_t n,
+                                        const struct scaler_state *state)
 {
     (void)device;
     float inverse = scaler_inverse(state);
@@ -57,8 +57,8 @@ static void move_average(const struct adam_args *args)
         args->ema[i] = args->ema[i] * decay + args->params[i] * rest;
 }
 
-static void adam_step(struct device *device, const struct adam_args *args,
-                      int is_unscaled, struct scaler_state *state)
+static void ref_optimizer_adam_step(struct device *device, const struct adam_args *args,
+                                    int is_unscaled, struct scaler_state *state)
 {
     (void)device;
     if (!scaler_must_skip(state))
@@ -67,36 +67,41 @@ static void adam_step(struct device *device, const struct adam_args *args,
         move_average(args);
 }
 
-static void scaler_update(struct device *device, struct scaler_state *state,
-                          struct step_record *record)
+static void ref_optimizer_scaler_update(struct device *device, struct scaler_state *state,
+                                        struct step_record *record)
 {
     (void)device;
     scaler_finish_step(state, record);
 }
 
-static void scaler_both(struct device *device, struct scaler_state *first,
-                        struct step_record *first_record, struct scaler_state *second,
-                        struct step_record *second_record, int holds)
+static void ref_optimizer_scaler_both(struct device *device, struct scaler_state *first,
+                                      struct step_record *first_record,
+                                      struct scaler_state *second,
+                                      struct step_record *second_record, int holds)
 {
     (void)device;
     scaler_finish_both(first, first_record, second, second_record, holds);
 }
 
-static void scaler_share(struct device *device, const struct scaler_state *from,
-                         struct scaler_state *to)
+static void ref_optimizer_scaler_share(struct device *device,
+                                       const struct scaler_state *from,
+                                       struct scaler_state *to)
 {
     (void)device;
     scaler_take_scale(to, from);
 }
 
-static void scaler_spread(struct device *device, const struct scaler_state *from,
-                          struct scaler_state *to, enum overflow_reach reach)
+static void ref_optimizer_scaler_spread(struct device *device,
+                                        const struct scaler_state *from,
+                                        struct scaler_state *to,
+                                        enum overflow_reach reach)
 {
     (void)device;
     scaler_spread_overflow(from, to, (int)reach);
 }
 
-static void grads_norm(struct device *device, const float *grads, size_t n, float *norm)
+static void ref_optimizer_grads_norm(struct device *device, const float *grads, size_t n,
+                                     float *norm)
 {
     (void)device;
     double sum = 0.0;
@@ -105,8 +110,8 @@ static void grads_norm(struct device *device, const float *grads, size_t n, floa
     *norm = norm_of_sum(sqrt(sum));
 }
 
-static void grads_clip(struct device *device, float *grads, size_t n, float max_norm,
-                       const float *norm)
+static void ref_optimizer_grads_clip(struct device *device, float *grads, size_t n,
+                                     float max_norm, const float *norm)
 {
     (void)device;
     float factor = clip_factor(*norm, max_norm);
@@ -114,8 +119,8 @@ static void grads_clip(struct device *device, float *grads, size_t n, float max_
         grads[i] *= factor;
 }
 
-static void half_copy(struct device *device, const float *params, void *half,
-                      enum dtype half_dtype, size_t n)
+static void ref_optimizer_half_copy(struct device *device, const float *params,
+                                    void *half, enum dtype half_dtype, size_t n)
 {
     (void)device;
     for (size_t i = 0; i < n; i++)
@@ -125,15 +130,15 @@ static void half_copy(struct device *device, const float *params, void *half,
 void ref_fill_optimizer(struct optimizer_ops *ops)
 {
     *ops = (struct optimizer_ops){
-        .grads_check = grads_check,
-        .grads_unscale = grads_unscale,
-        .adam_step = adam_step,
-        .scaler_update = scaler_update,
-        .scaler_both = scaler_both,
-        .scaler_share = scaler_share,
-        .scaler_spread = scaler_spread,
-        .grads_norm = grads_norm,
-        .grads_clip = grads_clip,
-        .half_copy = half_copy,
+        .grads_check = ref_optimizer_grads_check,
+        .grads_unscale = ref_optimizer_grads_unscale,
+        .adam_step = ref_optimizer_adam_step,
+        .scaler_update = ref_optimizer_scaler_update,
+        .scaler_both = ref_optimizer_scaler_both,
+        .scaler_share = ref_optimizer_scaler_share,
+        .scaler_spread = ref_optimizer_scaler_spread,
+        .grads_norm = ref_optimizer_grads_norm,
+        .grads_clip = ref_optimizer_grads_clip,
+        .half_copy = ref_optimizer_half_copy,
     };
 }

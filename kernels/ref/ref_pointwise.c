@@ -2,8 +2,9 @@
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
 
-static void act_forward(struct device *device, const struct tensor *x,
-                        enum activation activation, float slope, struct tensor *y)
+static void ref_pointwise_act_forward(struct device *device, const struct tensor *x,
+                                      enum activation activation, float slope,
+                                      struct tensor *y)
 {
     (void)device;
     ref_check_shapes("pointwise.act_forward", x, y);
@@ -17,9 +18,9 @@ static void act_forward(struct device *device, const struct tensor *x,
     ref_clear_padding(y);
 }
 
-static void act_backward(struct device *device, const struct tensor *dy,
-                         const struct tensor *y, enum activation activation, float slope,
-                         struct tensor *dx)
+static void ref_pointwise_act_backward(struct device *device, const struct tensor *dy,
+                                       const struct tensor *y, enum activation activation,
+                                       float slope, struct tensor *dx)
 {
     (void)device;
     ref_check_shapes("pointwise.act_backward", dy, y);
@@ -35,13 +36,14 @@ static void act_backward(struct device *device, const struct tensor *dy,
     ref_clear_padding(dx);
 }
 
-static void cast(struct device *device, const struct tensor *from, struct tensor *to)
+static void ref_pointwise_cast(struct device *device, const struct tensor *from,
+                               struct tensor *to)
 {
-    act_forward(device, from, ACTIVATION_NONE, 0.0f, to);
+    ref_pointwise_act_forward(device, from, ACTIVATION_NONE, 0.0f, to);
 }
 
-static void add_tensors(struct device *device, const struct tensor *a,
-                        const struct tensor *b, struct tensor *y)
+static void ref_pointwise_add_tensors(struct device *device, const struct tensor *a,
+                                      const struct tensor *b, struct tensor *y)
 {
     (void)device;
     ref_check_shapes("pointwise.add_tensors", a, b);
@@ -56,8 +58,8 @@ static void add_tensors(struct device *device, const struct tensor *a,
     ref_clear_padding(y);
 }
 
-static void bias_grad(struct device *device, const struct tensor *dy, float *grad,
-                      int accumulate)
+static void ref_pointwise_bias_grad(struct device *device, const struct tensor *dy,
+                                    float *grad, int accumulate)
 {
     (void)device;
     for (int c = 0; c < dy->shape.c; c++) {
@@ -68,7 +70,8 @@ static void bias_grad(struct device *device, const struct tensor *dy, float *gra
     }
 }
 
-static void add(struct device *device, float *to, const float *from, size_t n)
+static void ref_pointwise_add(struct device *device, float *to, const float *from,
+                              size_t n)
 {
     (void)device;
     for (size_t i = 0; i < n; i++)
@@ -78,11 +81,11 @@ static void add(struct device *device, float *to, const float *from, size_t n)
 void ref_fill_pointwise(struct pointwise_ops *ops)
 {
     *ops = (struct pointwise_ops){
-        .act_forward = act_forward,
-        .act_backward = act_backward,
-        .cast = cast,
-        .bias_grad = bias_grad,
-        .add_tensors = add_tensors,
-        .add = add,
+        .act_forward = ref_pointwise_act_forward,
+        .act_backward = ref_pointwise_act_backward,
+        .cast = ref_pointwise_cast,
+        .bias_grad = ref_pointwise_bias_grad,
+        .add_tensors = ref_pointwise_add_tensors,
+        .add = ref_pointwise_add,
     };
 }

@@ -28,8 +28,9 @@ static struct survey_stats look(const struct survey_span *span)
     return stats;
 }
 
-static void survey(struct device *device, const struct survey_span *spans, int count,
-                   const struct scaler_state *gate, struct survey_stats *stats)
+static void ref_survey_survey(struct device *device, const struct survey_span *spans,
+                              int count, const struct scaler_state *gate,
+                              struct survey_stats *stats)
 {
     (void)device;
     if (gate && !scaler_must_skip(gate))
@@ -40,5 +41,5 @@ static void survey(struct device *device, const struct survey_span *spans, int c
 
 void ref_fill_survey(struct survey_ops *ops)
 {
-    *ops = (struct survey_ops){.survey = survey};
+    *ops = (struct survey_ops){.survey = ref_survey_survey};
 }
