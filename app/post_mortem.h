@@ -1,5 +1,5 @@
 /* post_mortem.h - what is left of a run that was given up.
- * Flow:  guard.c -> [post_mortem_write] -> RUN/post-mortem/.
+ * Flow:  recover.c -> [post_mortem_write] -> RUN/post-mortem/.
  * Owns:  nothing.
  *
  * reason.txt, options.json, batch.png (the real images of the last D step, as they are in

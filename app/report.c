@@ -77,11 +77,11 @@ void report_close(struct report *report)
     report->seeds = NULL;
 }
 
-void report_say(struct report *report, const char *format, ...)
+void report_print(struct report *report, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    run_folder_say(report->folder, format, arguments);
+    run_folder_print(report->folder, format, arguments);
     va_end(arguments);
 }
 

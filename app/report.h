@@ -49,7 +49,7 @@ struct report {
     int batch_pictures;         // written so far: at most BATCH_PICTURES
     struct watch watch;
     int64_t far_steps[ROLES]; // in a row with a loss beyond that of LOGIT_FAR
-    int told_losses;          // bit 1 << network: said already
+    int logged_losses;        // bit 1 << network: said already
 };
 
 enum status report_open(struct report *report, struct trainer *trainer,
@@ -61,7 +61,7 @@ void report_recall(struct report *report);
 void report_close(struct report *report);
 
 /* A line for a person: on stderr (past the bar) and in log.txt. */
-void report_say(struct report *report, const char *format, ...)
+void report_print(struct report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* After every step: history, events for skips, sums of the tick, the bar, the window. */

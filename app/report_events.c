@@ -207,7 +207,7 @@ static void draw_batch(struct report *report, struct outlier *outlier, size_t *i
     snprintf(outlier->picture, sizeof outlier->picture, "batch-step%lld.png",
              (long long)report->trainer->last_place.step);
     if (report_write_images(report, images, count, outlier->picture) != STATUS_OK) {
-        report_say(report, "warning: %s", status_message());
+        report_print(report, "warning: %s", status_message());
         outlier->picture[0] = '\0';
         return;
     }

@@ -12,8 +12,9 @@
 static void picture_failed(struct report *report)
 {
     if (!report->had_picture_error)
-        report_say(report, "warning: %s (training goes on; this warning is not repeated)",
-                   status_message());
+        report_print(report,
+                     "warning: %s (training goes on; this warning is not repeated)",
+                     status_message());
     report->had_picture_error = 1;
 }
 
@@ -125,8 +126,8 @@ void report_write_samples(struct report *report, const char *name, char *path,
     else if (path)
         snprintf(path, bytes, "%s", file);
     if (kept[0])
-        report_say(report, "%s is drawn again: the older one is kept as %s", name,
-                   strrchr(kept, '/') + 1);
+        report_print(report, "%s is drawn again: the older one is kept as %s", name,
+                     strrchr(kept, '/') + 1);
 }
 
 void report_write_pictures(struct report *report)

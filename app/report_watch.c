@@ -54,7 +54,7 @@ static void recall_event(void *context, json_t *event)
     struct report *report = context;
     const char *word = word_of(event, "event");
     if (strcmp(word, "loss") == 0)
-        report->told_losses |= 1 << (word_of(event, "net")[0] == 'G' ? ROLE_G : ROLE_D);
+        report->logged_losses |= 1 << (word_of(event, "net")[0] == 'G' ? ROLE_G : ROLE_D);
     report->batch_pictures += word_of(event, "picture")[0] != '\0';
     if (strcmp(word, "drift") == 0)
         word = word_of(event, "kind");
@@ -99,7 +99,7 @@ static json_t *swings_json(const struct watched *own)
 }
 
 // In optimizer step `slot`, whose skip is the last of the swings.
-static void tell_oscillation(struct report *report, int slot)
+static void log_oscillation(struct report *report, int slot)
 {
     int network = train_slot_network(report->trainer, slot);
     const struct watched *own = &report->watch.of[network];
@@ -108,7 +108,7 @@ static void tell_oscillation(struct report *report, int slot)
     diagnose(report->trainer, slot, &last);
     const char *layers = last.facts.fp32_layers;
     swings_text(own, swings, sizeof swings);
-    report_say(
+    report_print(
         report,
         "warning: %s's scale oscillates: %d overflows at scales that had been good "
         "for %lld steps, within %d such intervals (%s). Known causes: a learning "
@@ -127,10 +127,10 @@ static void tell_oscillation(struct report *report, int slot)
 /* ---- G and D --------------------------------------------------------------------- */
 
 // `net` may be "": both.
-static void tell_drift(struct report *report, const char *kind, const char *net,
-                       const char *sentence)
+static void log_drift(struct report *report, const char *kind, const char *net,
+                      const char *sentence)
 {
-    report_say(report, "warning: %s. This warning is not repeated", sentence);
+    report_print(report, "warning: %s. This warning is not repeated", sentence);
     event_write(report, json_pack("{s:s, s:s, s:s, s:s}", "event", "drift", "kind", kind,
                                   "net", net, "reason", sentence));
 }
@@ -140,7 +140,7 @@ static int holds_both(const struct report *report)
     return report->trainer->config.skip == SKIP_BOTH;
 }
 
-static void tell_stuck(struct report *report, int network)
+static void log_stuck(struct report *report, int network)
 {
     char text[256];
     snprintf(text, sizeof text,
@@ -151,10 +151,10 @@ static void tell_stuck(struct report *report, int network)
     if (holds_both(report)) // where D has more steps than G
         snprintf(text, sizeof text, "%s skipped its last %lld steps; see why in log.txt",
                  role_letter(network), (long long)report->watch.of[network].stuck);
-    tell_drift(report, "stuck", role_letter(network), text);
+    log_drift(report, "stuck", role_letter(network), text);
 }
 
-static void tell_rates(struct report *report)
+static void log_rates(struct report *report)
 {
     const struct watched *g = &report->watch.of[ROLE_G];
     const struct watched *d = &report->watch.of[ROLE_D];
@@ -164,10 +164,10 @@ static void tell_rates(struct report *report)
              "the other; lower the learning rate of the one that skips%s",
              100.0 * g->skip_rate, 100.0 * d->skip_rate,
              holds_both(report) ? "" : ", or hold both back with --skip both");
-    tell_drift(report, "skips", "", text);
+    log_drift(report, "skips", "", text);
 }
 
-static void tell_scales(struct report *report)
+static void log_scales(struct report *report)
 {
     char g[32], d[32], text[320];
     snprintf(
@@ -177,7 +177,7 @@ static void tell_scales(struct report *report)
         "see them with --grad-stats",
         scale_text(report->watch.of[ROLE_G].scale, g, sizeof g),
         scale_text(report->watch.of[ROLE_D].scale, d, sizeof d), WATCH_APART);
-    tell_drift(report, "scales", "", text);
+    log_drift(report, "scales", "", text);
 }
 
 void report_watch(struct report *report, int slot, const char *place)
@@ -187,13 +187,13 @@ void report_watch(struct report *report, int slot, const char *place)
     int found = watch_step(&report->watch, network, trainer->last_place.step,
                            &trainer->last.records[slot], place);
     if (found & (WATCH_OSCILLATES_G | WATCH_OSCILLATES_D))
-        tell_oscillation(report, slot);
+        log_oscillation(report, slot);
     if (found & (WATCH_STUCK_G | WATCH_STUCK_D))
-        tell_stuck(report, network);
+        log_stuck(report, network);
     if (found & WATCH_SKIPS_APART)
-        tell_rates(report);
+        log_rates(report);
     if (found & WATCH_SCALES_APART)
-        tell_scales(report);
+        log_scales(report);
 }
 
 /* ---- losses ---------------------------------------------------------------------- */
@@ -207,10 +207,10 @@ void report_watch_loss(struct report *report, int network, double loss)
         (double)loss_at((enum loss_kind)report->trainer->config.loss, LOGIT_FAR, 0.0f)
             .loss;
     *steps = isfinite(loss) && loss > far ? *steps + 1 : 0;
-    if (*steps < LOGIT_FAR_STEPS || report->told_losses & 1 << network)
+    if (*steps < LOGIT_FAR_STEPS || report->logged_losses & 1 << network)
         return;
-    report->told_losses |= 1 << network;
-    report_say(
+    report->logged_losses |= 1 << network;
+    report_print(
         report,
         "warning: %s's loss has been above %g for %d steps (now %.4g), where less "
         "than 10 is usual: D's logits are far on the wrong side; look at the samples "

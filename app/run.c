@@ -25,36 +25,36 @@ static size_t rejects_shown(const struct dataset *dataset)
     return dataset->reject_count > 6 ? 5 : dataset->reject_count;
 }
 
-static void say_rejects(struct run *run)
+static void print_passed_over(struct run *run)
 {
     const struct dataset *dataset = run->trainer.dataset;
     size_t count = dataset->reject_count, shown = rejects_shown(dataset);
     for (size_t i = 0; i < shown; i++)
-        report_say(&run->report, "        passed over %s: %s", dataset->rejects[i].path,
-                   dataset->rejects[i].reason);
+        report_print(&run->report, "        passed over %s: %s", dataset->rejects[i].path,
+                     dataset->rejects[i].reason);
     if (count > shown)
-        report_say(&run->report,
-                   "        and %zu more files that cannot be used; log.txt has all",
-                   count - shown);
+        report_print(&run->report,
+                     "        and %zu more files that cannot be used; log.txt has all",
+                     count - shown);
     for (size_t i = shown; i < count; i++)
         run_folder_log(&run->folder, "        passed over %s: %s",
                        dataset->rejects[i].path, dataset->rejects[i].reason);
 }
 
-static void say_data_notes(struct run *run)
+static void print_data_notes(struct run *run)
 {
     struct data_notes notes;
     data_notes(run->trainer.dataset, &run->asked, &notes);
     for (int i = 0; i < notes.count; i++)
-        report_say(&run->report, "        %s", notes.line[i]);
+        report_print(&run->report, "        %s", notes.line[i]);
 }
 
 // What the settings of a resume have made of the scales that were saved.
-static void say_scales(struct run *run)
+static void print_scales(struct run *run)
 {
     for (int network = 0; network < ROLES; network++)
         if (run->trainer.scaler[network].note[0])
-            report_say(&run->report, "        %s", run->trainer.scaler[network].note);
+            report_print(&run->report, "        %s", run->trainer.scaler[network].note);
 }
 
 /* What lies between the forward and the backward pass of both networks, what --recompute
@@ -89,79 +89,82 @@ static const char *recompute_text(const struct trainer *trainer, char text[160])
     return text;
 }
 
-static void say_recompute(struct run *run)
+static void print_recompute_note(struct run *run)
 {
     char text[160];
     if (run->trainer.config.recompute)
-        report_say(&run->report, "memory  %s", recompute_text(&run->trainer, text));
+        report_print(&run->report, "memory  %s", recompute_text(&run->trainer, text));
 }
 
 // What init-scale auto found, or why it had nothing to look for.
-static void say_found_scales(struct run *run)
+static void print_found_scales(struct run *run)
 {
     const struct config *config = &run->trainer.config;
     const struct network_config *own[] = {[ROLE_G] = &config->g, [ROLE_D] = &config->d};
     for (int network = 0; network < ROLES; network++)
         if (!run->is_resumed && own[network]->init_scale == 0.0 &&
             !run->trainer.scaler[network].config.enabled)
-            report_say(&run->report,
-                       "scale   %c has no loss scale, so init-scale auto has nothing to "
-                       "find",
-                       network == ROLE_G ? 'G' : 'D');
+            report_print(
+                &run->report,
+                "scale   %c has no loss scale, so init-scale auto has nothing to "
+                "find",
+                network == ROLE_G ? 'G' : 'D');
     for (int i = 0; i < run->found.count; i++) {
         char line[INIT_SCALE_LINE];
-        report_say(&run->report, "scale   %s",
-                   init_scale_line(&run->trainer, &run->found.of[i], line));
+        report_print(&run->report, "scale   %s",
+                     init_scale_line(&run->trainer, &run->found.of[i], line));
         event_found_scale(&run->report, &run->found, i);
     }
 }
 
 // Who has hours to wait should know it before the first of them.
-static void say_forecast(struct run *run)
+static void print_forecast(struct run *run)
 {
     const struct trainer *trainer = &run->trainer;
     char time[32], rate[32];
     double rest = forecast_rest(trainer, run->forecast_sec);
     if (rest < FORECAST_LONG_SEC)
         return;
-    report_say(&run->report,
-               "time    about %s for %s%.4g kimg on this machine, at %s images/s; Ctrl-C "
-               "saves, and --resume goes on",
-               duration_text(rest, time, sizeof time),
-               trainer->progress.images > 0 ? "the other " : "",
-               run->trainer.config.kimg - trainer_kimg(trainer),
-               rate_text(1.0 / run->forecast_sec, rate, sizeof rate));
+    report_print(
+        &run->report,
+        "time    about %s for %s%.4g kimg on this machine, at %s images/s; Ctrl-C "
+        "saves, and --resume goes on",
+        duration_text(rest, time, sizeof time),
+        trainer->progress.images > 0 ? "the other " : "",
+        run->trainer.config.kimg - trainer_kimg(trainer),
+        rate_text(1.0 / run->forecast_sec, rate, sizeof rate));
 }
 
-static void say_run(struct run *run)
+static void print_run(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
     const struct config *config = &run->trainer.config;
     struct report *report = &run->report;
     char precision[PRECISION_TEXT];
-    report_say(report, "run     %s", run->folder.path);
+    report_print(report, "run     %s", run->folder.path);
     if (run->changes[0])
-        report_say(report, "changed %s", run->changes);
-    say_scales(run);
-    report_say(report, "device  %s", trainer->device->description);
+        report_print(report, "changed %s", run->changes);
+    print_scales(run);
+    report_print(report, "device  %s", trainer->device->description);
     if (trainer->device->note[0])
-        report_say(report, "        %s", trainer->device->note);
-    report_say(report, "data    %s: %zu image%s of %d x %d x %d%s",
-               trainer->dataset->source, trainer->dataset->count,
-               PLURAL(trainer->dataset->count), config->resolution, config->resolution,
-               trainer->dataset->channels, config->mirror ? ", mirrored at random" : "");
-    say_data_notes(run);
-    say_rejects(run);
+        report_print(report, "        %s", trainer->device->note);
+    report_print(report, "data    %s: %zu image%s of %d x %d x %d%s",
+                 trainer->dataset->source, trainer->dataset->count,
+                 PLURAL(trainer->dataset->count), config->resolution, config->resolution,
+                 trainer->dataset->channels,
+                 config->mirror ? ", mirrored at random" : "");
+    print_data_notes(run);
+    print_passed_over(run);
     if (run->group)
-        report_say(report, "ranks   %d, each with %d images of a batch", config->gpus,
-                   trainer_rows(trainer));
-    report_say(report, "train   %.4g kimg (%.1f epochs), batch %d, %s, seed %lld",
-               config->kimg, config->kimg * 1000.0 / (double)trainer->dataset->count,
-               config->batch, config_precision_text(config, precision),
-               (long long)config->seed);
-    say_recompute(run);
-    say_found_scales(run);
-    say_forecast(run);
+        report_print(report, "ranks   %d, each with %d images of a batch", config->gpus,
+                     trainer_rows(trainer));
+    report_print(report, "train   %.4g kimg (%.1f epochs), batch %d, %s, seed %lld",
+                 config->kimg, config->kimg * 1000.0 / (double)trainer->dataset->count,
+                 config->batch, config_precision_text(config, precision),
+                 (long long)config->seed);
+    print_recompute_note(run);
+    print_found_scales(run);
+    print_forecast(run);
 }
 
 static int uses_window(int preview)
@@ -186,7 +189,7 @@ static enum status open_window(struct run *run)
 static void open_control(struct run *run)
 {
     if (control_open(run->folder.path, run->monitor, &run->control) != STATUS_OK)
-        report_say(&run->report, "warning: %s", status_message());
+        report_print(&run->report, "warning: %s", status_message());
     signals_on_end(run_leave_at_once, run);
 }
 
@@ -249,7 +252,7 @@ enum status run_train(struct run *run)
     run->report.forecast_sec = run->forecast_sec;
     if (run->is_resumed)
         report_recall(&run->report);
-    say_run(run);
+    print_run(run);
     open_control(run);
     run_threads(run);
     if (run->status != STATUS_OK)

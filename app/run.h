@@ -129,7 +129,7 @@ enum status run_follow(struct run *run);
  * that verifies. False when there is none. */
 int run_newest_snapshot(const struct run *run, char path[1024]);
 /* Where to go on from, if anywhere. */
-void run_say_last_snapshot(struct run *run);
+void run_print_last_snapshot(struct run *run);
 
 /* run.c: the steps that a new and a resumed run share. run_prepare() does all that can
  * fail before anything is written; run_train() does the rest in run->folder. */

@@ -24,8 +24,8 @@ static const char *by_text(const char *by, char text[64])
 static void note_change(struct run *run, const struct change *change, const char *by)
 {
     char text[64];
-    report_say(&run->report, "step %lld: %s%s", (long long)run->trainer.progress.step,
-               change->text, by_text(by, text));
+    report_print(&run->report, "step %lld: %s%s", (long long)run->trainer.progress.step,
+                 change->text, by_text(by, text));
     if (strcmp(change->before, change->after) == 0)
         return;
     event_change(&run->report, change, by);
@@ -100,7 +100,7 @@ static enum status scale_by(struct run *run, int network, double factor, const c
              (double)grad_scaler_read(scaler).scale * factor);
     TRY(change(run, request, key, &reply));
     if (reply.status != STATUS_OK)
-        report_say(&run->report, "not changed: %s", reply.text);
+        report_print(&run->report, "not changed: %s", reply.text);
     return STATUS_OK;
 }
 
@@ -199,8 +199,8 @@ static enum status change_as_planned(struct run *run, const char *request, const
     char text[64], words[CONFIG_TEXT];
     TRY(change(run, request, by, reply));
     if (reply->status != STATUS_OK)
-        report_say(&run->report, "warning: %s is not set%s: %s",
-                   set_at_words(request, words), by_text(by, text), reply->text);
+        report_print(&run->report, "warning: %s is not set%s: %s",
+                     set_at_words(request, words), by_text(by, text), reply->text);
     return STATUS_OK;
 }
 

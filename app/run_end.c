@@ -25,8 +25,8 @@ static void print_results(struct run *run)
     if (run_newest_snapshot(run, path))
         print_result(run, "checkpoint", path);
     else if (run->last_snapshot[0])
-        report_say(&run->report, "checkpoint: none; no snapshot of this run is in %s",
-                   run->folder.path);
+        report_print(&run->report, "checkpoint: none; no snapshot of this run is in %s",
+                     run->folder.path);
 }
 
 // Who wants to see how a run went looks after its end; who ended it has seen enough.

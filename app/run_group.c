@@ -42,14 +42,14 @@ static int is_stopped(void *run)
 }
 
 // The run ends within a moment: what must be known of it is written here.
-static void tell_loss(void *context, const char *reason)
+static void set_loss(void *context, const char *reason)
 {
     struct run *run = context;
     if (!run->report.folder)
         return;
     run_folder_log(&run->folder, "error: %s", reason);
     event_word(&run->report, "failed", reason);
-    run_say_last_snapshot(run);
+    run_print_last_snapshot(run);
 }
 
 int run_newest_snapshot(const struct run *run, char path[1024])
@@ -73,12 +73,12 @@ void run_leave_at_once(void *context, const char *reason)
     run_tell_ranks(run, reason);
 }
 
-void run_say_last_snapshot(struct run *run)
+void run_print_last_snapshot(struct run *run)
 {
     char path[1024];
     if (run->last_snapshot[0] && run_newest_snapshot(run, path))
-        report_say(&run->report, "the last snapshot is good: twinscale train --resume %s",
-                   path);
+        report_print(&run->report,
+                     "the last snapshot is good: twinscale train --resume %s", path);
 }
 
 // Paths, and what each process may have its own of, do not count.
@@ -122,7 +122,7 @@ enum status run_create(struct run *run, int64_t images)
     } else {
         signals_on_end(run_tell_ranks, run);
         signals_answer(NULL);
-        group_on_loss(run->group, tell_loss, run);
+        group_on_loss(run->group, set_loss, run);
     }
     struct trainer_rank here = {.show_decoding = rank ? NULL : progress_decoding,
                                 .rank = rank,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "app/record/checkpoint.h"
-#include "app/guard.h"
+#include "app/recover.h"
 #include "app/run.h"
 #include "app/signals.h"
 #include "app/train/train.h"
@@ -78,10 +78,10 @@ static enum status save_snapshot(struct run *run, double kimg)
     TRY(compare_scalers(run));
     if (run_save(run, kimg) == STATUS_OK)
         return STATUS_OK;
-    report_say(&run->report, "warning: not saved: %s", status_message());
+    report_print(&run->report, "warning: not saved: %s", status_message());
     if (!failed_before && !is_done(run))
-        report_say(&run->report,
-                   "         training goes on; the next snapshot tries again");
+        report_print(&run->report,
+                     "         training goes on; the next snapshot tries again");
     return STATUS_OK;
 }
 
@@ -224,11 +224,11 @@ static enum status stop(struct run *run)
     if (run->trainer.progress.step > 0) // else fakes_init.png has the same samples
         run_save_fakes(run, trainer_kimg(&run->trainer));
     if (run->save_failed)
-        report_say(&run->report, "stopped at %.1f kimg", trainer_kimg(&run->trainer));
+        report_print(&run->report, "stopped at %.1f kimg", trainer_kimg(&run->trainer));
     else
-        report_say(&run->report,
-                   "stopped at %.1f kimg; go on with: twinscale train --resume %s",
-                   trainer_kimg(&run->trainer), run->folder.path);
+        report_print(&run->report,
+                     "stopped at %.1f kimg; go on with: twinscale train --resume %s",
+                     trainer_kimg(&run->trainer), run->folder.path);
     return STATUS_OK;
 }
 
@@ -290,6 +290,6 @@ void run_loop(struct run *run)
         snprintf(run->message, sizeof run->message, "%s", status_message());
     close_reports(run, run->status == STATUS_DIVERGED ? "diverged" : end);
     if (group_check(run->group) != STATUS_OK)
-        run_say_last_snapshot(run);
+        run_print_last_snapshot(run);
     progress_clear();
 }

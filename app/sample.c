@@ -213,7 +213,7 @@ static enum status draw_pixels(const struct drawing *drawing, enum dtype dtype,
         status = sampler_plan(&sampler, drawing->count);
     size_t weight_bytes = sampler.net.param_elements * sizeof(float);
     float *weights =
-        status == STATUS_OK ? device->ops->memory.allot(device, weight_bytes) : NULL;
+        status == STATUS_OK ? device->ops->memory.alloc(device, weight_bytes) : NULL;
     if (status == STATUS_OK && !weights)
         status = status_fail(STATUS_FAILED, "not enough memory for %zu bytes of weights",
                              weight_bytes);

@@ -74,7 +74,7 @@ static void end_unsaved(void)
 
 /* ---- the thread ------------------------------------------------------------------ */
 
-static void say_answer(int number, const char *name)
+static void print_answer(int number, const char *name)
 {
     progress_clear();
     fprintf(stderr, "%s: %s%s\n", name, state.answer,
@@ -91,7 +91,7 @@ static void serve_end(int number, const char *name)
     if (number == SIGINT && ++state.interrupts > 1)
         end_unsaved();
     if (is_first || number == SIGINT)
-        say_answer(number, name);
+        print_answer(number, name);
 }
 
 static void serve(int number)

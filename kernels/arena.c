@@ -15,7 +15,7 @@ size_t arena_region(struct arena *arena, size_t bytes)
 {
     CHECK(!arena->block, "%s was committed already", arena->name);
     size_t offset = arena->bytes;
-    // Sums that do not fit a size_t stay at its maximum, which no device will allot.
+    // Sums that do not fit a size_t stay at its maximum, which no device will alloc.
     size_t padded = bytes > SIZE_MAX - ARENA_ALIGN
                         ? SIZE_MAX
                         : (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
@@ -54,7 +54,7 @@ enum status arena_commit(struct arena *arena)
     // One spare unit, so that slots of zero bytes at the end point into the block too.
     size_t bytes =
         arena->bytes > SIZE_MAX - ARENA_ALIGN ? SIZE_MAX : arena->bytes + ARENA_ALIGN;
-    arena->block = arena->device->ops->memory.allot(arena->device, bytes);
+    arena->block = arena->device->ops->memory.alloc(arena->device, bytes);
     if (!arena->block)
         return status_fail(STATUS_FAILED,
                            "%s: %.1f MiB wanted, %s has %.1f MiB free; give a smaller "

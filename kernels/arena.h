@@ -1,6 +1,6 @@
-/* arena.h - one block of device memory, planned before it is allotted.
+/* arena.h - one block of device memory, planned before it is allocated.
  * Flow:  setup reserves every tensor and array of a role, then commits once; a step
- *        allots nothing.
+ *        allocates nothing.
  * Owns:  the block.  Borrows: the device, and the pointers it will fill in.
  *
  *     struct arena arena;
@@ -47,7 +47,7 @@ void arena_reserve_at(struct arena *arena, void **pointer, size_t offset);
 /* Reserves `bytes` without a pointer and returns the offset of the region. */
 size_t arena_region(struct arena *arena, size_t bytes);
 
-/* Allots the block, zeroed. STATUS_FAILED names the role and the bytes that were wanted,
+/* Allocates the block, zeroed. STATUS_FAILED names the role and the bytes that were wanted,
  * or says that memory was short for the list of pointers. */
 enum status arena_commit(struct arena *arena);
 void arena_release(struct arena *arena);

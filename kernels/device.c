@@ -18,67 +18,67 @@
 
 /* ---- every slot is filled -------------------------------------------------------- */
 
-#define OPS_TABLE(X)            \
-    X(memory, allot)            \
-    X(memory, release)          \
-    X(memory, zero)             \
-    X(memory, copy)             \
-    X(memory, upload)           \
-    X(memory, download)         \
-    X(memory, wait)             \
-    X(memory, available)        \
-    X(memory, allot_host)       \
-    X(memory, release_host)     \
-    X(queue, upload_later)      \
-    X(queue, download_later)    \
-    X(queue, mark)              \
-    X(queue, wait_mark)         \
-    X(queue, is_passed)         \
-    X(queue, follow)            \
-    X(queue, repeat)            \
-    X(queue, forget)            \
-    X(queue, open_lane)         \
-    X(queue, close_lane)        \
-    X(group, sum_f32)           \
-    X(group, sum_f64)           \
-    X(group, max_f32)           \
-    X(conv, prepare)            \
-    X(conv, release)            \
-    X(conv, forward)            \
-    X(conv, dgrad)              \
-    X(conv, wgrad)              \
-    X(conv, describe)           \
-    X(conv, peak)               \
-    X(norm, stats)              \
-    X(norm, finalize)           \
-    X(norm, finalize_running)   \
-    X(norm, commit)             \
-    X(norm, act_forward)        \
-    X(norm, act_reduce)         \
-    X(norm, act_dgrad)          \
-    X(pointwise, act_forward)   \
-    X(pointwise, act_backward)  \
-    X(pointwise, cast)          \
-    X(pointwise, bias_grad)     \
-    X(pointwise, add_tensors)   \
-    X(pointwise, add)           \
-    X(resample, down)           \
-    X(resample, up)             \
-    X(image, from_u8)           \
-    X(image, to_u8)             \
-    X(image, normal)            \
-    X(image, advance)           \
-    X(loss, on_logits)          \
-    X(optimizer, grads_check)   \
-    X(optimizer, grads_unscale) \
-    X(optimizer, adam_step)     \
-    X(optimizer, scaler_update) \
-    X(optimizer, scaler_both)   \
-    X(optimizer, scaler_share)  \
-    X(optimizer, scaler_spread) \
-    X(optimizer, grads_norm)    \
-    X(optimizer, grads_clip)    \
-    X(optimizer, half_copy)     \
+#define OPS_TABLE(X)                    \
+    X(memory, alloc)                    \
+    X(memory, release)                  \
+    X(memory, zero)                     \
+    X(memory, copy)                     \
+    X(memory, upload)                   \
+    X(memory, download)                 \
+    X(memory, wait)                     \
+    X(memory, available)                \
+    X(memory, alloc_host)               \
+    X(memory, release_host)             \
+    X(queue, upload_later)              \
+    X(queue, download_later)            \
+    X(queue, mark)                      \
+    X(queue, wait_mark)                 \
+    X(queue, is_passed)                 \
+    X(queue, follow)                    \
+    X(queue, repeat)                    \
+    X(queue, forget)                    \
+    X(queue, open_stream)               \
+    X(queue, close_stream)              \
+    X(group, sum_f32)                   \
+    X(group, sum_f64)                   \
+    X(group, max_f32)                   \
+    X(conv, prepare)                    \
+    X(conv, release)                    \
+    X(conv, forward)                    \
+    X(conv, dgrad)                      \
+    X(conv, wgrad)                      \
+    X(conv, describe)                   \
+    X(conv, peak)                       \
+    X(norm, stats)                      \
+    X(norm, finalize)                   \
+    X(norm, finalize_running)           \
+    X(norm, commit)                     \
+    X(norm, act_forward)                \
+    X(norm, act_reduce)                 \
+    X(norm, act_dgrad)                  \
+    X(pointwise, act_forward)           \
+    X(pointwise, act_backward)          \
+    X(pointwise, cast)                  \
+    X(pointwise, bias_grad)             \
+    X(pointwise, add_tensors)           \
+    X(pointwise, add)                   \
+    X(resample, down)                   \
+    X(resample, up)                     \
+    X(image, from_u8)                   \
+    X(image, to_u8)                     \
+    X(image, normal)                    \
+    X(image, advance)                   \
+    X(loss, on_logits)                  \
+    X(optimizer, grads_check)           \
+    X(optimizer, grads_unscale)         \
+    X(optimizer, adam_step)             \
+    X(optimizer, scaler_update)         \
+    X(optimizer, scaler_both)           \
+    X(optimizer, scaler_share)          \
+    X(optimizer, scaler_share_overflow) \
+    X(optimizer, grads_norm)            \
+    X(optimizer, grads_clip)            \
+    X(optimizer, half_copy)             \
     X(survey, survey)
 
 static const char *const slot_names[] = {
@@ -164,8 +164,8 @@ static const char *misjudged_value(struct device *device, float *grads,
 static enum status self_test(struct device *device)
 {
     const struct memory_ops *memory = &device->ops->memory;
-    float *grads = memory->allot(device, SELF_TEST_SIZE * sizeof *grads);
-    struct scaler_state *state = memory->allot(device, sizeof *state);
+    float *grads = memory->alloc(device, SELF_TEST_SIZE * sizeof *grads);
+    struct scaler_state *state = memory->alloc(device, sizeof *state);
     enum status status = STATUS_OK;
     size_t place = 0;
     const char *misjudged = NULL;

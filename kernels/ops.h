@@ -8,8 +8,8 @@
  * on.
  *
  * Two kinds of function:
- *   prepare   at setup: may allot, may fail with a sentence (shapes, plans, workspace);
- *   run       in a step: allots nothing, returns nothing, reads nothing back to the host.
+ *   prepare   at setup: may allocate, may fail with a sentence (shapes, plans, workspace);
+ *   run       in a step: allocates nothing, returns nothing, reads nothing back to the host.
  *             Every scalar that changes from step to step (step counter, scale, Adam's t) is
  *             a device pointer, so that a captured graph replays it rightly. A fault is kept
  *             by the device (device_set_fault).
@@ -34,7 +34,7 @@
 
 struct memory_ops {
     /* Zeroed, ARENA_ALIGN-aligned device memory; NULL when there is not enough. */
-    void *(*allot)(struct device *device, size_t bytes);
+    void *(*alloc)(struct device *device, size_t bytes);
     void (*release)(struct device *device, void *block);
     void (*zero)(struct device *device, void *data, size_t bytes);
     void (*copy)(struct device *device, void *to, const void *from, size_t bytes);
@@ -45,25 +45,25 @@ struct memory_ops {
                      size_t bytes);
     /* Waits until everything queued so far is done. */
     void (*wait)(struct device *device);
-    /* Bytes that can still be allotted; SIZE_MAX where nobody can tell. */
+    /* Bytes that can still be allocated; SIZE_MAX where nobody can tell. */
     size_t (*available)(struct device *device);
     /* Zeroed host memory that the device reads and writes by itself (pinned, on a GPU);
      * for upload_later() and download_later(). NULL when there is not enough. */
-    void *(*allot_host)(struct device *device, size_t bytes);
+    void *(*alloc_host)(struct device *device, size_t bytes);
     void (*release_host)(struct device *device, void *block);
 };
 
 /* ---- the queue ------------------------------------------------------------------- */
 
 /* A GPU works through a queue while the host goes on; on a CPU every op has ended when it
- * returns, and the queue is always empty. A lane is a second queue of the same device. */
+ * returns, and the queue is always empty. A stream is a second queue of the same device. */
 
 #define DEVICE_MARKS 4
 
 struct repeat; // what a device recorded of one piece of work
 
 struct queue_ops {
-    /* Like upload() and download() without a wait. The host block is from allot_host(),
+    /* Like upload() and download() without a wait. The host block is from alloc_host(),
      * and is not touched until a mark that is set later has been passed. */
     void (*upload_later)(struct device *device, void *to, const void *from_host,
                          size_t bytes);
@@ -76,7 +76,7 @@ struct queue_ops {
     void (*wait_mark)(struct device *device, int slot);
     int (*is_passed)(struct device *device, int slot);
 
-    /* What `device` is given from now on begins after all that `other`, a lane of the
+    /* What `device` is given from now on begins after all that `other`, a stream of the
      * same device, has been given so far. */
     void (*follow)(struct device *device, struct device *other);
 
@@ -87,10 +87,10 @@ struct queue_ops {
                    void (*work)(void *argument), void *argument);
     void (*forget)(struct device *device, struct repeat **repeat);
 
-    /* A second queue of lower priority, for work beside the training; *lane is `device`
+    /* A second queue of lower priority, for work beside the training; *stream is `device`
      * itself where there is only one. Same memory, same ops, a fault of its own. */
-    enum status (*open_lane)(struct device *device, struct device **lane);
-    void (*close_lane)(struct device *device, struct device *lane);
+    enum status (*open_stream)(struct device *device, struct device **stream);
+    void (*close_stream)(struct device *device, struct device *stream);
 };
 
 /* ---- several devices that train one run ------------------------------------------ */
@@ -176,7 +176,7 @@ struct conv_way {
 };
 
 struct conv_ops {
-    /* Checks the geometry, chooses algorithms, allots workspace. The device owns what the
+    /* Checks the geometry, chooses algorithms, allocates workspace. The device owns what the
      * plan needs until release(). STATUS_FAILED names the shapes. */
     enum status (*prepare)(struct device *device, const struct conv_desc *desc,
                            struct conv_plan **plan);
@@ -413,8 +413,8 @@ struct optimizer_ops {
                         struct step_record *second_record, int holds);
     void (*scaler_share)(struct device *device, const struct scaler_state *from,
                          struct scaler_state *to);
-    void (*scaler_spread)(struct device *device, const struct scaler_state *from,
-                          struct scaler_state *to, enum overflow_reach reach);
+    void (*scaler_share_overflow)(struct device *device, const struct scaler_state *from,
+                                  struct scaler_state *to, enum overflow_reach reach);
 
     /* *norm = norm_of_sum(sqrt(sum of grads^2)), the sum in f64, in an order that depends
      * on n and the device alone.   grads [n] f32   norm: one float */

@@ -18,7 +18,7 @@ enum status sampler_plan(struct sampler *sampler, int room)
     // Pixels are what a person sees: no padding.
     sampler->pixels = tensor_of(DTYPE_U8, net_output(&sampler->net)->shape, NULL);
     sampler->host =
-        device->ops->memory.allot_host(device, (size_t)room * image_bytes(sampler));
+        device->ops->memory.alloc_host(device, (size_t)room * image_bytes(sampler));
     if (!sampler->host)
         return status_fail(STATUS_FAILED,
                            "not enough memory for %d sample images of %d x %d; ask for "

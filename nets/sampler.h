@@ -2,7 +2,7 @@
  * Flow:  averaged weights -> [sampler_load] -> [sampler_draw] -> u8 pixels -> grids,
  *        window.
  * Owns:  a generator without gradients, its latents and its pixels.  Borrows: the device,
- *        which may be a lane: drawing then runs beside the training.
+ *        which may be a stream: drawing then runs beside the training.
  *
  * Batch norm's statistics are not averaged or copied: sampler_load() recomputes them for
  * the weights that it is given, as the mean over SAMPLER_CALIBRATION_BATCHES train-mode

@@ -100,7 +100,8 @@ float *topology_grads(const struct topology *topology, int pass)
 static void spread(const struct topology *topology, const struct scaler_state *from,
                    struct scaler_state *to, enum overflow_reach reach)
 {
-    topology->device->ops->optimizer.scaler_spread(topology->device, from, to, reach);
+    topology->device->ops->optimizer.scaler_share_overflow(topology->device, from, to,
+                                                           reach);
 }
 
 // The order of calls here is right whatever the settings.

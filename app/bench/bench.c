@@ -53,7 +53,7 @@ static const char help[] =
     "           and sample diversity: the mean absolute difference of two samples, 0..1\n"
     "           a pixel, over all pairs of 256. A run that diverges is a row like any other.\n"
     "precision  takes steps in fp32, fp16 and bf16, each without --recompute and with it, and\n"
-    "           prints images/s, activation memory and all device memory that the run allots\n"
+    "           prints images/s, activation memory and all device memory that the run allocates\n"
     "           for itself.\n"
     "layers     times every pass of every convolution as training runs it, bias, sums and\n"
     "           activation included, and prints the algorithm that is used and why, GFLOP/s\n"
@@ -315,11 +315,11 @@ static void close_folder(struct bench *bench)
     run_folder_close(&bench->folder);
 }
 
-void bench_say(struct bench *bench, const char *format, ...)
+void bench_print(struct bench *bench, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    run_folder_say(&bench->folder, format, arguments);
+    run_folder_print(&bench->folder, format, arguments);
     va_end(arguments);
 }
 

@@ -43,7 +43,7 @@ enum status bench_open_folder(struct bench *bench, const char *data_name,
                               const char *word);
 
 /* One line to stderr, and to log.txt where the folder is open. */
-void bench_say(struct bench *bench, const char *format, ...)
+void bench_print(struct bench *bench, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Writes `object` as bench.json and prints its path; takes the object. */

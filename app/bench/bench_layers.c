@@ -271,8 +271,8 @@ static enum status measure(struct layer_bench *layers, struct trainer *trainer)
     layers->row = calloc((size_t)(nodes * PASS_KINDS), sizeof *layers->row);
     TRY_MEMORY(layers->row, "the passes of %d layers", nodes);
     add_rows(layers, trainer);
-    bench_say(bench, "bench   layers: %d passes in %d rounds, about %.4g s",
-              layers->row_count, LAYER_ROUNDS, bench->seconds);
+    bench_print(bench, "bench   layers: %d passes in %d rounds, about %.4g s",
+                layers->row_count, LAYER_ROUNDS, bench->seconds);
     struct round round = {.layers = layers, .trainer = trainer, .is_whole = 1};
     choose_passes(&round);
     for (round.index = -1; round.index < LAYER_ROUNDS; round.index++) {
@@ -289,17 +289,17 @@ static enum status measure(struct layer_bench *layers, struct trainer *trainer)
 static enum status tell(const struct layer_bench *layers, struct atomic_file *file)
 {
     if (layers->rounds == 0) {
-        bench_say(layers->bench, "stopped before anything was measured");
+        bench_print(layers->bench, "stopped before anything was measured");
         return STATUS_OK;
     }
     if (layers->rounds < LAYER_ROUNDS)
-        bench_say(layers->bench, "stopped after %d of %d rounds", layers->rounds,
-                  LAYER_ROUNDS);
+        bench_print(layers->bench, "stopped after %d of %d rounds", layers->rounds,
+                    LAYER_ROUNDS);
     bench_layers_print(layers);
     return file ? bench_commit_json(file, bench_layers_json(layers)) : STATUS_OK;
 }
 
-static enum status measure_and_tell(struct layer_bench *layers, struct atomic_file *file)
+static enum status measure_and_print(struct layer_bench *layers, struct atomic_file *file)
 {
     struct trainer *trainer = calloc(1, sizeof *trainer);
     CHECK_MEMORY(trainer, "a trainer");
@@ -329,10 +329,10 @@ enum status bench_layers(struct bench *bench)
     layers = (struct layer_bench){.bench = bench};
     TRY(config_check(&bench->config));
     if (!bench->json_path)
-        return measure_and_tell(&layers, NULL);
+        return measure_and_print(&layers, NULL);
     TRY(atomic_open(&file, bench->json_path));
     signals_on_end(remove_unwritten, &file);
-    enum status status = measure_and_tell(&layers, &file);
+    enum status status = measure_and_print(&layers, &file);
     signals_on_end(NULL, NULL);
     atomic_discard(&file);
     return status;

@@ -53,7 +53,7 @@ static size_t net_bytes(const struct net *net)
     return net->parameters.bytes + net->activations.bytes;
 }
 
-/* Every block of device memory that a run allots for itself: networks, optimizers,
+/* Every block of device memory that a run allocates for itself: networks, optimizers,
  * scalers, average, sampler, images on their way, statistics. Not what the backend keeps
  * for its own work (the workspaces of convolutions). */
 static size_t run_bytes(const struct trainer *trainer)
@@ -173,10 +173,10 @@ static enum status begin(struct comparison *comparison, const struct trainer *tr
              trainer->device->description);
     snprintf(comparison->data, sizeof comparison->data, "%s", trainer->dataset->name);
     TRY(bench_open_folder(bench, trainer->dataset->name, "bench-precision"));
-    bench_say(bench, "bench   precision: at least %.4g s each, batch %d, %d px",
-              bench->seconds, bench->config.batch, bench->config.resolution);
-    bench_say(bench, "run     %s", bench->folder.path);
-    bench_say(bench, "device  %s", comparison->device);
+    bench_print(bench, "bench   precision: at least %.4g s each, batch %d, %d px",
+                bench->seconds, bench->config.batch, bench->config.resolution);
+    bench_print(bench, "run     %s", bench->folder.path);
+    bench_print(bench, "device  %s", comparison->device);
     return STATUS_OK;
 }
 
@@ -207,9 +207,9 @@ static enum status measure_runs(struct comparison *comparison, struct mode *mode
     TRY(time_rounds(comparison->bench, trainer, mode));
     for (int run = 0; run < 2; run++)
         if (mode[run].is_measured)
-            bench_say(comparison->bench, "%-14s %.1f images/s (%.1f to %.1f)",
-                      mode_name(&mode[run], name), mode[run].images_per_sec,
-                      mode[run].speed.low, mode[run].speed.high);
+            bench_print(comparison->bench, "%-14s %.1f images/s (%.1f to %.1f)",
+                        mode_name(&mode[run], name), mode[run].images_per_sec,
+                        mode[run].speed.low, mode[run].speed.high);
     return STATUS_OK;
 }
 
@@ -343,7 +343,7 @@ enum status bench_precision(struct bench *bench)
             TRY(measure_precision(&comparison, mode));
     }
     if (!comparison.mode[0].is_measured) {
-        bench_say(bench, "stopped before anything was measured");
+        bench_print(bench, "stopped before anything was measured");
         return STATUS_OK;
     }
     print_table(&comparison);

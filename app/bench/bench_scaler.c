@@ -219,36 +219,36 @@ static enum status begin(struct bench_result *result, const struct trainer *trai
     result->data_count = trainer->dataset->count;
     TRY(measure_reals(result, trainer));
     TRY(bench_open_folder(bench, trainer->dataset->name, "bench-scaler"));
-    bench_say(
+    bench_print(
         bench, "bench   scaler: %d runs of %.4g kimg, batch %d, %s, seeds %lld-%lld",
         result->run_count, bench->config.kimg, bench->config.batch,
         config_precision_text(&bench->config, precision), (long long)bench->config.seed,
         (long long)bench->config.seed + bench->seeds - 1);
-    bench_say(bench, "run     %s", bench->folder.path);
-    bench_say(bench, "device  %s", result->device);
-    bench_say(bench, "data    %s: %zu images of %d x %d x %d", trainer->dataset->source,
-              trainer->dataset->count, bench->config.resolution, bench->config.resolution,
-              bench->config.channels);
+    bench_print(bench, "run     %s", bench->folder.path);
+    bench_print(bench, "device  %s", result->device);
+    bench_print(bench, "data    %s: %zu images of %d x %d x %d", trainer->dataset->source,
+                trainer->dataset->count, bench->config.resolution,
+                bench->config.resolution, bench->config.channels);
     for (int i = 0; i < BENCH_CHOICES; i++)
         if (result->choice[i].is_left_out)
-            bench_say(bench, "warning: %s is left out: %s",
-                      bench_scaler_name(result->choice[i].scaler),
-                      result->choice[i].reason);
+            bench_print(bench, "warning: %s is left out: %s",
+                        bench_scaler_name(result->choice[i].scaler),
+                        result->choice[i].reason);
     char head[BENCH_LINE];
     bench_table_head(head);
-    bench_say(bench, "       %s", head);
+    bench_print(bench, "       %s", head);
     return STATUS_OK;
 }
 
-static void tell_run(struct bench_result *result, const struct bench_run *run)
+static void log_run(struct bench_result *result, const struct bench_run *run)
 {
     char line[BENCH_LINE];
     bench_run_line(run, line);
-    bench_say(result->bench, "%2d/%d  %s", (int)(run - result->run) + 1,
-              result->run_count, line);
+    bench_print(result->bench, "%2d/%d  %s", (int)(run - result->run) + 1,
+                result->run_count, line);
     if (run->end == BENCH_DIVERGED)
-        bench_say(result->bench, "       diverged at step %lld: %s",
-                  (long long)run->steps, run->reason);
+        bench_print(result->bench, "       diverged at step %lld: %s",
+                    (long long)run->steps, run->reason);
     json_t *object = bench_run_json(run);
     char *text = json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
@@ -276,7 +276,7 @@ static enum status train_one(struct session *session, const struct config *confi
     }
     TRY(status);
     TRY(finish_run(session));
-    tell_run(session->result, run);
+    log_run(session->result, run);
     return STATUS_OK;
 }
 
@@ -357,7 +357,7 @@ enum status bench_scaler(struct bench *bench)
     if (status == STATUS_OK && bench->folder.path[0])
         status = bench_scaler_report(&result);
     else if (status == STATUS_OK)
-        bench_say(bench, "stopped before the first run");
+        bench_print(bench, "stopped before the first run");
     for (int i = 0; i < result.run_count; i++) {
         free(result.run[i].points);
         free(result.run[i].tiles);

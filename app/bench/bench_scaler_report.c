@@ -271,7 +271,8 @@ enum status bench_scaler_report(const struct bench_result *result)
     progress_clear();
     print_table(result);
     if (result->bench->must_end)
-        bench_say(result->bench, "stopped after %d of %d runs", ended, result->run_count);
+        bench_print(result->bench, "stopped after %d of %d runs", ended,
+                    result->run_count);
     TRY(write_json(result));
     return write_picture(result);
 }

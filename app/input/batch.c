@@ -145,7 +145,7 @@ static void release(struct batch_stream *stream)
     free(stream);
 }
 
-static int allot_buffers(struct batch_stream *stream)
+static int alloc_buffers(struct batch_stream *stream)
 {
     const struct batch_options *options = &stream->options;
     stream->buffer_count = (uint64_t)options->kept + AHEAD;
@@ -153,7 +153,7 @@ static int allot_buffers(struct batch_stream *stream)
     stream->buffers = calloc(stream->buffer_count, sizeof *stream->buffers);
     int is_complete = stream->order && stream->buffers;
     for (uint64_t i = 0; is_complete && i < stream->buffer_count; i++) {
-        stream->buffers[i] = stream->device->ops->memory.allot_host(
+        stream->buffers[i] = stream->device->ops->memory.alloc_host(
             stream->device, (size_t)options->rows * stream->image_bytes);
         is_complete = stream->buffers[i] != NULL;
     }
@@ -162,7 +162,7 @@ static int allot_buffers(struct batch_stream *stream)
 
 static enum status prepare(struct batch_stream *stream)
 {
-    if (!allot_buffers(stream))
+    if (!alloc_buffers(stream))
         return status_fail(STATUS_FAILED, "no memory for batches of %d images",
                            stream->options.rows);
     size_t count = stream->dataset->count;

@@ -24,7 +24,7 @@ struct batch_options {
 };
 
 /* STATUS_DATA when the data set has fewer images than one batch, with both numbers. The
- * buffers are host memory of `device` (memory.allot_host). */
+ * buffers are host memory of `device` (memory.alloc_host). */
 enum status batch_open(const struct dataset *dataset, struct device *device,
                        const struct batch_options *options, struct batch_stream **stream);
 void batch_close(struct batch_stream *stream);

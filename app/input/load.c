@@ -34,7 +34,7 @@ struct loader {
 };
 
 /* Room for all pictures, once their channels are known. */
-static enum status allot_pixels(struct loader *loader, int channels)
+static enum status alloc_pixels(struct loader *loader, int channels)
 {
     size_t side = (size_t)loader->options->resolution;
     loader->channels = channels;
@@ -55,7 +55,7 @@ static enum status allot_pixels(struct loader *loader, int channels)
 static enum status place(struct loader *loader, size_t index, struct picture *picture)
 {
     if (!loader->pixels)
-        TRY(allot_pixels(loader, picture->channels >= 3 ? 3 : 1));
+        TRY(alloc_pixels(loader, picture->channels >= 3 ? 3 : 1));
     struct result *result = &loader->results[index];
     result->width = picture->width;
     result->height = picture->height;
@@ -253,7 +253,7 @@ enum status load_pictures(const struct picture_source *source,
     if (!loader.results)
         status = status_fail(STATUS_FAILED, "no memory for %zu images", source->count);
     if (status == STATUS_OK && options->channels > 0 && source->count > 0)
-        status = allot_pixels(&loader, options->channels);
+        status = alloc_pixels(&loader, options->channels);
     if (status != STATUS_OK)
         goto done;
 

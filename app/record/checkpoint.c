@@ -82,9 +82,9 @@ static const void *packed_data(void *context, const struct safetensor *tensor)
 static void list_sampled(struct state_list *list, struct trainer *trainer)
 {
     struct sampler *sampler = &trainer->sampler;
-    struct device *lane = sampler->net.device;
+    struct device *stream = sampler->net.device;
     sampler_load(sampler, trainer->device, trainer->ema.average);
-    lane->ops->memory.wait(lane);
+    stream->ops->memory.wait(stream);
     state_list_running(list, &sampler->net, EMA);
 }
 

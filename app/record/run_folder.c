@@ -300,7 +300,7 @@ void run_folder_log(struct run_folder *folder, const char *format, ...)
     free(line);
 }
 
-void run_folder_say(struct run_folder *folder, const char *format, va_list arguments)
+void run_folder_print(struct run_folder *folder, const char *format, va_list arguments)
 {
     char line[1024];
     vsnprintf(line, sizeof line, format, arguments);

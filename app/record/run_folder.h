@@ -77,7 +77,7 @@ void run_folder_line(struct run_folder *folder, enum run_log log, const char *li
 void run_folder_log(struct run_folder *folder, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The same, and on stderr, past the progress bar. Where no log is open, only there. */
-void run_folder_say(struct run_folder *folder, const char *format, va_list arguments)
+void run_folder_print(struct run_folder *folder, const char *format, va_list arguments)
     __attribute__((format(printf, 2, 0)));
 
 /* True for a log without a line. */

@@ -76,8 +76,8 @@ static void advise_range(const struct overflow_facts *facts, char letter, char *
 
 // A scale is lowered but for a rule that says otherwise, and the advice follows that
 // rule.
-static void say_scale(const struct overflow_facts *facts, char letter, char *text,
-                      size_t bytes)
+static void print_scale(const struct overflow_facts *facts, char letter, char *text,
+                        size_t bytes)
 {
     const char *too_high = "the scale was too high for this layer";
     if (facts->scale_after < facts->scale)
@@ -106,7 +106,7 @@ const char *overflow_advice(enum overflow_cause cause, const struct overflow_fac
     advise_range(facts, cause == CAUSE_FORWARD ? layers : skipped, range, sizeof range);
     text[0] = '\0';
     switch (cause) {
-    case CAUSE_SCALE: say_scale(facts, skipped, text, bytes); break;
+    case CAUSE_SCALE: print_scale(facts, skipped, text, bytes); break;
     case CAUSE_OUTLIER:
         snprintf(text, bytes,
                  "one real image is unlike the others: without it the gradients of this "

@@ -42,7 +42,7 @@ static const char *place_text(const struct storm *storm, char *text, size_t byte
     return text;
 }
 
-static void tell_reason(const struct trainer *trainer, struct storm *storm)
+static void log_reason(const struct trainer *trainer, struct storm *storm)
 {
     const char *name = storm->network == ROLE_G ? "G" : "D";
     char letter = storm->network == ROLE_G ? 'g' : 'd';
@@ -84,7 +84,7 @@ int storm_find_in(const struct trainer *trainer, int network, struct storm *stor
                             .skips = record->skipped_in_a_row,
                             .scale = record->scale_after};
     diagnose_last_skip(trainer, storm);
-    tell_reason(trainer, storm);
+    log_reason(trainer, storm);
     return 1;
 }
 

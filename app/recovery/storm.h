@@ -1,5 +1,5 @@
 /* storm.h - an overflow storm: a network that skips on and on.
- * Flow:  train_collect() -> [storm_find] -> guard.c decides: stop, go back, or warn.
+ * Flow:  train_collect() -> [storm_find] -> recover.c decides: stop, go back, or warn.
  * Owns:  nothing.
  *
  * It is one when a network has skipped config.max_skips steps in a row, or has overflowed

@@ -26,15 +26,15 @@ enum status feed_create(struct feed *feed, struct device *device,
     arena_reserve(arena, (void **)&feed->draw, sizeof *feed->draw);
     arena_reserve(arena, (void **)&feed->again, sizeof *feed->again);
     TRY(arena_commit(arena));
-    return device->ops->queue.open_lane(device, &feed->lane);
+    return device->ops->queue.open_stream(device, &feed->stream);
 }
 
 void feed_release(struct feed *feed)
 {
     if (!feed || !feed->device)
         return;
-    if (feed->lane)
-        feed->device->ops->queue.close_lane(feed->device, feed->lane);
+    if (feed->stream)
+        feed->device->ops->queue.close_stream(feed->device, feed->stream);
     arena_release(&feed->arena);
     memset(feed, 0, sizeof *feed);
 }
@@ -48,9 +48,9 @@ void feed_next(struct feed *feed)
     char *stage = feed->stage[feed->uploads++ % FEED_STAGES];
     size_t bytes = tensor_bytes(&feed->pixels), turn_bytes = bytes / (size_t)feed->turns;
     for (int turn = 0; turn < feed->turns; turn++)
-        ops->queue.upload_later(feed->lane, stage + (size_t)turn * turn_bytes,
+        ops->queue.upload_later(feed->stream, stage + (size_t)turn * turn_bytes,
                                 batch_next(feed->batches), turn_bytes);
-    ops->queue.follow(feed->device, feed->lane);
+    ops->queue.follow(feed->device, feed->stream);
     ops->memory.copy(feed->device, feed->pixels.data, stage, bytes);
 }
 

@@ -2,10 +2,10 @@
  * Flow:  batch_next() -> [feed_next] -> pixels -> [feed_draw] -> D's real images, G's
  *        latents.
  * Owns:  the pixels and their staging copies, the inputs of both networks, the draw
- *        counter, a lane for uploads.  Borrows: the device and, once started, the batch
+ *        counter, a stream for uploads.  Borrows: the device and, once started, the batch
  *        stream.
  *
- * The upload of a step's images runs on its own lane beside the step before: into one of
+ * The upload of a step's images runs on its own stream beside the step before: into one of
  * two staging blocks, then (device to device, in the training queue) to where the step
  * reads them, always the same place, so that the step can be recorded. */
 #ifndef APP_TRAIN_FEED_H
@@ -18,7 +18,7 @@
 #define FEED_STAGES 2 // as many as RESULTS_RING: the steps that may be on their way
 
 struct feed {
-    struct device *device, *lane;
+    struct device *device, *stream;
     struct batch_stream *batches;
     uint64_t seed;
     int mirror, turns; // batches that D sees in a step

@@ -58,7 +58,7 @@ enum status results_create(struct results *results, struct device *device,
     TRY(arena_commit(&results->arena));
     results->here = view_of(results, block);
     for (int i = 0; i < RESULTS_RING; i++) {
-        results->ring[i] = device->ops->memory.allot_host(device, results->bytes);
+        results->ring[i] = device->ops->memory.alloc_host(device, results->bytes);
         if (!results->ring[i])
             return status_fail(STATUS_FAILED,
                                "not enough memory for %zu bytes of a step's results",

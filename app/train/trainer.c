@@ -166,8 +166,8 @@ static enum status create_networks(struct trainer *trainer)
     ema_reset(&trainer->ema);
     ema_attach(&trainer->ema, &trainer->adam[ROLE_G]);
     struct queue_ops queue = trainer->device->ops->queue;
-    TRY(queue.open_lane(trainer->device, &trainer->sample_lane));
-    TRY(dcgan_generator(&trainer->sampler.net, trainer->sample_lane, &gan.sizes,
+    TRY(queue.open_stream(trainer->device, &trainer->sample_stream));
+    TRY(dcgan_generator(&trainer->sampler.net, trainer->sample_stream, &gan.sizes,
                         gan.dtype[ROLE_G], SAMPLER_BATCH));
     return sampler_plan(&trainer->sampler, config->grid_columns * config->grid_rows);
 }
@@ -345,8 +345,8 @@ static void take_down(struct trainer *trainer)
     results_release(&trainer->results);
     feed_release(&trainer->feed);
     sampler_release(&trainer->sampler);
-    if (trainer->sample_lane)
-        device->ops->queue.close_lane(device, trainer->sample_lane);
+    if (trainer->sample_stream)
+        device->ops->queue.close_stream(device, trainer->sample_stream);
     ema_release(&trainer->ema);
     topology_release(&trainer->topology);
     for (int role = 0; role < ROLES; role++) {

@@ -43,7 +43,7 @@ struct trainer {
     struct topology topology;         // of their scalers
     struct step_record fake_record;   // the same of topology.fake
     struct ema ema;
-    struct device *sample_lane; // samples are drawn beside the training
+    struct device *sample_stream; // samples are drawn beside the training
     struct sampler sampler;
     struct feed feed;
     struct progress progress; // of the last step that was queued

@@ -271,7 +271,7 @@ ALWAYS_INLINE void wino_spread_x_as(const struct wino_spread *s, enum dtype dtyp
     }
 }
 
-static void wino_spread_x(const struct wino_spread *s)
+static void wino_transform_x(const struct wino_spread *s)
 {
     if (s->image.dtype == DTYPE_F32)
         wino_spread_x_as(s, DTYPE_F32);
@@ -311,7 +311,7 @@ ALWAYS_INLINE void wino_spread_dy_as(const struct wino_spread *s, enum dtype dty
     }
 }
 
-static void wino_spread_dy(const struct wino_spread *s)
+static void wino_transform_dy(const struct wino_spread *s)
 {
     if (s->image.dtype == DTYPE_F32)
         wino_spread_dy_as(s, DTYPE_F32);
@@ -550,7 +550,7 @@ ALWAYS_INLINE void wino_gather_y_vector(const struct wino_gather *g, int col)
     wino_store_sums(&epilogue, g, col);
 }
 
-static void wino_gather_y(const struct wino_gather *g)
+static void wino_output_transform_y(const struct wino_gather *g)
 {
     for (int col = 0; col < g->cols; col += LANES)
         wino_gather_y_vector(g, col);
@@ -637,7 +637,7 @@ ALWAYS_INLINE void wino_gather_dx_as(const struct wino_gather *g, enum dtype dty
     }
 }
 
-static void wino_gather_dx(const struct wino_gather *g)
+static void wino_output_transform_dx(const struct wino_gather *g)
 {
     if (g->finish.dtype == DTYPE_F32)
         wino_gather_dx_as(g, DTYPE_F32);
@@ -647,9 +647,9 @@ static void wino_gather_dx(const struct wino_gather *g)
         wino_gather_dx_as(g, DTYPE_BF16);
 }
 
-static void wino_gather_dw(const float *const *parts, int count, size_t point_step,
-                           int channels, enum dtype dtype, float *grad, size_t tap_step,
-                           int accumulate)
+static void wino_output_transform_dw(const float *const *parts, int count,
+                                     size_t point_step, int channels, enum dtype dtype,
+                                     float *grad, size_t tap_step, int accumulate)
 {
     for (int phase = 0; phase < 4; phase++) {
         float *taps = grad + (size_t)(phase / 2 * 4 + phase % 2) * tap_step;

@@ -137,7 +137,7 @@ static enum status reserve(float **block, size_t *floats, size_t wanted)
         return STATUS_OK;
     free(*block);
     *floats = 0;
-    *block = host_allot(wanted * sizeof(float));
+    *block = host_alloc(wanted * sizeof(float));
     if (!*block)
         return status_fail(
             STATUS_FAILED,
@@ -185,7 +185,7 @@ void cpu_combine(const float *parts, size_t count, size_t stride, size_t channel
     }
 }
 
-static enum status allot_scratch(struct cpu_backend *backend)
+static enum status alloc_scratch(struct cpu_backend *backend)
 {
     const size_t by_rows = GEMM_ROWS * GEMM_LEFT_STEP;
     const size_t by_panels = GEMM_PANEL_ROWS * GEMM_DEPTH;
@@ -194,9 +194,9 @@ static enum status allot_scratch(struct cpu_backend *backend)
     const size_t result = GEMM_PANEL_ROWS * GEMM_RESULT_STEP;
     const size_t each = left + right + result + line + WINO_RESULT;
     size_t threads = (size_t)backend->threads;
-    backend->scratch = host_allot(threads * sizeof *backend->scratch);
-    backend->scratch_block = host_allot(each * threads * sizeof(float));
-    backend->reduce = host_allot(REDUCE_FLOATS * sizeof(float));
+    backend->scratch = host_alloc(threads * sizeof *backend->scratch);
+    backend->scratch_block = host_alloc(each * threads * sizeof(float));
+    backend->reduce = host_alloc(REDUCE_FLOATS * sizeof(float));
     if (!backend->scratch || !backend->scratch_block || !backend->reduce)
         return status_fail(
             STATUS_FAILED,
@@ -243,7 +243,7 @@ enum status cpu_open(struct device *device)
 
     enum status status = pool_create(backend->threads, &backend->pool);
     if (status == STATUS_OK)
-        status = allot_scratch(backend);
+        status = alloc_scratch(backend);
     if (status != STATUS_OK) {
         cpu_close(device);
         return status;

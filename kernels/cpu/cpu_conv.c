@@ -7,7 +7,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/pass_choice.h"
-#include "kernels/cpu/product.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/wgrad.h"
 #include "kernels/cpu/winograd.h"
 
@@ -51,7 +51,7 @@ static void plan_forward(struct conv_plan *plan, const struct isa *isa)
     product->out_w = d->y.w;
     product->out_step = 1;
     product->is_turned = 1;
-    product_plan(product, isa);
+    gemm_plan(product, isa);
 }
 
 /* One product with all elements of a sample as columns. */
@@ -75,7 +75,7 @@ static void plan_dense_dgrad(struct conv_plan *plan, const struct isa *isa)
                                         .rows = (size_t)d->y.n,
                                         .depth = d->y.c};
     product->phase_count = 1;
-    product_plan(product, isa);
+    gemm_plan(product, isa);
 }
 
 /* Along one axis, the taps that reach input pixels of one parity.
@@ -131,7 +131,7 @@ static void plan_dgrad(struct conv_plan *plan, const struct isa *isa)
                 .tap_w = w.last_tap};
         }
     }
-    product_plan(product, isa);
+    gemm_plan(product, isa);
 }
 
 static void plan_wgrad(struct conv_plan *plan, const struct isa *isa)
@@ -296,7 +296,7 @@ static void cpu_conv_forward(struct device *device, struct conv_plan *plan,
     check_operand("y", y, d->y);
     if (goes_by(plan, PASS_FORWARD, ALGORITHM_WINOGRAD))
         return winograd_forward(&plan->winograd, device, x, w, epilogue, y);
-    product_run(&plan->forward, device, x, w, without_undo(epilogue), y);
+    gemm_run(&plan->forward, device, x, w, without_undo(epilogue), y);
     finish_undo(device, epilogue, y);
 }
 
@@ -313,7 +313,7 @@ static void cpu_conv_dgrad(struct device *device, struct conv_plan *plan,
     if (goes_by(plan, PASS_DGRAD, ALGORITHM_FOLD))
         fold_run(&plan->fold, device, dy, w, without_undo(epilogue), dx);
     else
-        product_run(&plan->dgrad, device, dy, w, without_undo(epilogue), dx);
+        gemm_run(&plan->dgrad, device, dy, w, without_undo(epilogue), dx);
     finish_undo(device, epilogue, dx);
 }
 
@@ -335,8 +335,8 @@ static void cpu_conv_wgrad(struct device *device, struct conv_plan *plan,
 static void describe_product(const struct product *product, const struct isa *isa,
                              enum dtype dtype, struct conv_way *way)
 {
-    way->multiplications = product_multiplications(product);
-    way->arithmetic = product_isa(product, isa, dtype, dtype)->arithmetic;
+    way->multiplications = gemm_multiplications(product);
+    way->arithmetic = gemm_isa(product, isa, dtype, dtype)->arithmetic;
 }
 
 static void cpu_conv_describe(struct device *device, struct conv_plan *plan,

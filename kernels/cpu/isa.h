@@ -272,8 +272,8 @@ struct isa {
     void (*finish_grad)(const float *part, size_t step, int parts, int n,
                         enum dtype dtype, float *grad, int accumulate);
 
-    void (*wino_spread_x)(const struct wino_spread *spread);
-    void (*wino_spread_dy)(const struct wino_spread *spread);
+    void (*wino_transform_x)(const struct wino_spread *spread);
+    void (*wino_transform_dy)(const struct wino_spread *spread);
     // From one packed panel [tap][channel][tile_cols] to [point][phase,
     // WINO_PHASE(channels)][tile_cols].
     void (*wino_weights_forward)(const float *panel, size_t tap_step, int channels,
@@ -286,13 +286,13 @@ struct isa {
     // Left sides [row][WINO_LEFT_STEP], and [depth][WINO_ROWS].
     void (*wino_multiply_rows)(const struct wino_product *product);
     void (*wino_multiply_columns)(const struct wino_product *product);
-    void (*wino_gather_y)(const struct wino_gather *gather);
-    void (*wino_gather_dx)(const struct wino_gather *gather);
+    void (*wino_output_transform_y)(const struct wino_gather *gather);
+    void (*wino_output_transform_dx)(const struct wino_gather *gather);
     // The sum of some parts, each one row of a result,
     // [point][phase][WINO_PHASE(channels)], to grad [16 taps][channels].
-    void (*wino_gather_dw)(const float *const *parts, int count, size_t point_step,
-                           int channels, enum dtype dtype, float *grad, size_t tap_step,
-                           int accumulate);
+    void (*wino_output_transform_dw)(const float *const *parts, int count,
+                                     size_t point_step, int channels, enum dtype dtype,
+                                     float *grad, size_t tap_step, int accumulate);
 
     // Per-channel sums of rows are written, not added; sumsq may be NULL.
     void (*channel_sums)(const struct norm_rows *rows, float *sum, float *sumsq);

@@ -6,8 +6,8 @@
  *   algorithm  which passes                       how
  *   winograd   kernel 4, stride 2, padding 1      25 multiplications for 64; winograd.h
  *   fold       dgrad into at most 4 channels      all taps of a pixel at once; fold.h
- *   thin       at most 4 columns of a product     dot products along the depth; product.c
- *   direct     all others                         a product of packed matrices; product.h,
+ *   thin       at most 4 columns of a product     dot products along the depth; gemm.c
+ *   direct     all others                         a product of packed matrices; gemm.h,
  *                                                 and wgrad.h
  *
  * Winograd is taken where it is estimated to cost less than the direct way and its error

@@ -260,7 +260,7 @@ static void spread_x_rows_task(void *job_pointer, size_t task, int thread)
         .pair_step = (size_t)job->isa->tile_cols,
     };
     first_rows(job, span, spread.row);
-    job->isa->wino_spread_x(&spread);
+    job->isa->wino_transform_x(&spread);
 }
 
 /* [WINO_DEPTH] x WINO_COLS. */
@@ -300,7 +300,7 @@ static void forward_task(void *job_pointer, size_t task, int thread)
     struct wino_gather gather =
         gather_for(job, scratch, span, col, job->y.channels, 0, 1);
     gather.image = job->y;
-    job->isa->wino_gather_y(&gather);
+    job->isa->wino_output_transform_y(&gather);
 }
 
 void winograd_forward(const struct winograd *winograd, struct device *device,
@@ -352,7 +352,7 @@ static void spread_dy_rows_task(void *job_pointer, size_t task, int thread)
         .tile_step = WINO_LEFT_STEP,
     };
     first_rows(job, span, spread.row);
-    job->isa->wino_spread_dy(&spread);
+    job->isa->wino_transform_dy(&spread);
 }
 
 /* [WINO_DEPTH] x WINO_COLS, of a phase. */
@@ -391,7 +391,7 @@ static void dgrad_task(void *job_pointer, size_t task, int thread)
     struct wino_gather gather =
         gather_for(job, scratch, span, channel, channels, phase, 4);
     gather.image = job->x;
-    job->isa->wino_gather_dx(&gather);
+    job->isa->wino_output_transform_dx(&gather);
 }
 
 void winograd_dgrad(const struct winograd *winograd, struct device *device,
@@ -452,7 +452,7 @@ static void spread_both_task(void *job_pointer, size_t task, int thread)
         spread.point_step = pass->left_point;
         spread.tile_step = WINO_ROWS;
         spread.to = y_points(job, span.block, column);
-        job->isa->wino_spread_dy(&spread);
+        job->isa->wino_transform_dy(&spread);
         return;
     }
     size_t tile_cols = (size_t)job->isa->tile_cols;
@@ -463,7 +463,7 @@ static void spread_both_task(void *job_pointer, size_t task, int thread)
     spread.tile_step = tile_cols;
     spread.pair_step = pass->block * tile_cols;
     spread.to = x_points(job, span.block, column - rows);
-    job->isa->wino_spread_x(&spread);
+    job->isa->wino_transform_x(&spread);
 }
 
 /* A block of the weights: WINO_ROWS channels of y, WINO_CHANNELS of x. */
@@ -504,7 +504,7 @@ static void gather_grad(const struct wino_job *job, const struct grad_block *gra
     for (int i = first; i < last; i++) {
         for (size_t block = 0; block < blocks; block++)
             parts[block] = grad_result(job, block, grad, thread) + (size_t)i * step;
-        job->isa->wino_gather_dw(
+        job->isa->wino_output_transform_dw(
             parts, (int)blocks, WINO_GRAD_POINT, grad->channels, job->dtype,
             job->grad + (size_t)(grad->row + i) * 16 * tap_step + (size_t)grad->channel,
             tap_step, job->accumulate);

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/module.h"
 
-static void *cuda_memory_allot(struct device *device, size_t bytes)
+static void *cuda_memory_alloc(struct device *device, size_t bytes)
 {
     void *block = NULL;
     cudaStream_t stream = cuda_backend(device)->stream;
@@ -15,8 +15,8 @@ static void *cuda_memory_allot(struct device *device, size_t bytes)
         return NULL;
     }
     // Zeroed before anyone sees it, whatever queue they use.
-    cuda_keep_error(device, "memory.allot", cudaMemsetAsync(block, 0, bytes, stream));
-    cuda_keep_error(device, "memory.allot", cudaStreamSynchronize(stream));
+    cuda_keep_error(device, "memory.alloc", cudaMemsetAsync(block, 0, bytes, stream));
+    cuda_keep_error(device, "memory.alloc", cudaStreamSynchronize(stream));
     return block;
 }
 
@@ -84,7 +84,7 @@ static size_t cuda_memory_available(struct device *device)
     return free_bytes;
 }
 
-static void *cuda_memory_allot_host(struct device *device, size_t bytes)
+static void *cuda_memory_alloc_host(struct device *device, size_t bytes)
 {
     void *block = NULL;
     if (!cuda_select(device))
@@ -106,7 +106,7 @@ static void cuda_memory_release_host(struct device *device, void *block)
 void cuda_fill_memory(struct memory_ops *ops)
 {
     *ops = (struct memory_ops){
-        .allot = cuda_memory_allot,
+        .alloc = cuda_memory_alloc,
         .release = cuda_memory_release,
         .zero = cuda_memory_zero,
         .copy = cuda_memory_copy,
@@ -114,7 +114,7 @@ void cuda_fill_memory(struct memory_ops *ops)
         .download = cuda_memory_download,
         .wait = cuda_memory_wait,
         .available = cuda_memory_available,
-        .allot_host = cuda_memory_allot_host,
+        .alloc_host = cuda_memory_alloc_host,
         .release_host = cuda_memory_release_host,
     };
 }

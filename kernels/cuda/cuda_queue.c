@@ -1,4 +1,4 @@
-/* cuda_queue.c - marks, lanes, and work that is recorded once and replayed.
+/* cuda_queue.c - marks, streams, and work that is recorded once and replayed.
  *
  * Work is captured from its second call on: the first one runs as it comes, so that
  * whatever libraries set up on first use (kernels loaded, workspaces chosen) is there
@@ -172,31 +172,31 @@ static void cuda_queue_forget(struct device *device, struct repeat **repeat)
     *repeat = NULL;
 }
 
-/* ---- lanes ----------------------------------------------------------------------- */
+/* ---- streams ----------------------------------------------------------------------- */
 
-static enum status cuda_queue_open_lane(struct device *device, struct device **lane)
+static enum status cuda_queue_open_stream(struct device *device, struct device **stream)
 {
-    *lane = NULL;
+    *stream = NULL;
     struct device *opened = calloc(1, sizeof *opened);
     if (!opened)
         return status_fail(STATUS_FAILED, "%s: no memory for a second queue",
                            device->name);
     opened->world = 1;
-    enum status status = cuda_open_lane(opened, device);
+    enum status status = cuda_open_stream(opened, device);
     if (status != STATUS_OK) {
         cuda_close_backend(opened);
         free(opened);
         return status;
     }
-    *lane = opened;
+    *stream = opened;
     return STATUS_OK;
 }
 
-static void cuda_queue_close_lane(struct device *device, struct device *lane)
+static void cuda_queue_close_stream(struct device *device, struct device *stream)
 {
-    CHECK(lane != device);
-    cuda_close_backend(lane);
-    free(lane);
+    CHECK(stream != device);
+    cuda_close_backend(stream);
+    free(stream);
 }
 
 void cuda_fill_queue(struct queue_ops *ops)
@@ -210,7 +210,7 @@ void cuda_fill_queue(struct queue_ops *ops)
         .follow = cuda_queue_follow,
         .repeat = cuda_queue_repeat,
         .forget = cuda_queue_forget,
-        .open_lane = cuda_queue_open_lane,
-        .close_lane = cuda_queue_close_lane,
+        .open_stream = cuda_queue_open_stream,
+        .close_stream = cuda_queue_close_stream,
     };
 }

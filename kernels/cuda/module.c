@@ -57,7 +57,7 @@ enum status cuda_grow(struct device *device, void **block, size_t *has, size_t b
     if (*block)
         memory->release(device, *block);
     *has = 0;
-    *block = memory->allot(device, bytes);
+    *block = memory->alloc(device, bytes);
     if (!*block)
         return status_fail(STATUS_FAILED,
                            "%s: %.1f MiB wanted, %s has %.1f MiB free; give a smaller "
@@ -252,7 +252,7 @@ void cuda_close_backend(struct device *device)
     device->name = "cuda";
 }
 
-enum status cuda_open_lane(struct device *lane, struct device *device)
+enum status cuda_open_stream(struct device *lane, struct device *device)
 {
     const struct cuda_backend *owner = cuda_backend(device);
     struct cuda_backend *backend = calloc(1, sizeof *backend);

@@ -7,7 +7,7 @@
 
 /* Makes `lane` a second queue of the GPU of `device`, of the lowest priority. Whatever
  * happens, cuda_close_backend(lane) releases what there is. */
-enum status cuda_open_lane(struct device *lane, struct device *device);
+enum status cuda_open_stream(struct device *lane, struct device *device);
 void cuda_close_backend(struct device *device);
 
 /* Makes the GPU of `device` that of the calling thread; 0, and a fault, if that fails.

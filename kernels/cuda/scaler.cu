@@ -62,8 +62,8 @@ static void cuda_optimizer_scaler_spread(struct device *device,
                                          struct scaler_state *to,
                                          enum overflow_reach reach)
 {
-    cuda_launch(device, "optimizer.scaler_spread", cuda_scaler_spread_kernel, 1, 1, from,
-                to, reach);
+    cuda_launch(device, "optimizer.scaler_share_overflow", cuda_scaler_spread_kernel, 1,
+                1, from, to, reach);
 }
 
 /* ---- clipping -------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ void cuda_fill_scaler(struct optimizer_ops *ops)
 {
     ops->scaler_both = cuda_optimizer_scaler_both;
     ops->scaler_share = cuda_optimizer_scaler_share;
-    ops->scaler_spread = cuda_optimizer_scaler_spread;
+    ops->scaler_share_overflow = cuda_optimizer_scaler_spread;
     ops->grads_norm = cuda_optimizer_grads_norm;
     ops->grads_clip = cuda_optimizer_grads_clip;
 }

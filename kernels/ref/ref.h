@@ -29,7 +29,7 @@ enum status ref_open(struct device *device);
 void ref_close(struct device *device);
 
 /* Zeroed host memory, aligned to ARENA_ALIGN at least, for free(); NULL without. */
-void *host_allot(size_t bytes);
+void *host_alloc(size_t bytes);
 
 /* One family each, for ref_fill_ops(). */
 void ref_fill_memory(struct memory_ops *ops);

@@ -13,7 +13,7 @@
 // keeps track of: with large ones a step of DCGAN takes about 1 % less.
 enum { LARGE_PAGE = 2 << 20 };
 
-void *host_allot(size_t bytes)
+void *host_alloc(size_t bytes)
 {
     size_t align = bytes < LARGE_PAGE ? ARENA_ALIGN : LARGE_PAGE;
     size_t room = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
@@ -28,7 +28,7 @@ void *host_allot(size_t bytes)
     return block;
 }
 
-static void *ref_memory_allot(struct device *device, size_t bytes)
+static void *ref_memory_alloc(struct device *device, size_t bytes)
 {
     (void)device;
     // Linux lends more memory than there is and kills whoever touches it: asked here
@@ -36,7 +36,7 @@ static void *ref_memory_allot(struct device *device, size_t bytes)
     size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     if (bytes > machine)
         return NULL;
-    return host_allot(bytes);
+    return host_alloc(bytes);
 }
 
 static void ref_memory_release(struct device *device, void *block)
@@ -74,7 +74,7 @@ static size_t ref_memory_available(struct device *device)
 void ref_fill_memory(struct memory_ops *ops)
 {
     *ops = (struct memory_ops){
-        .allot = ref_memory_allot,
+        .alloc = ref_memory_alloc,
         .release = ref_memory_release,
         .zero = ref_memory_zero,
         .copy = ref_memory_copy,
@@ -82,7 +82,7 @@ void ref_fill_memory(struct memory_ops *ops)
         .download = ref_memory_copy,
         .wait = ref_memory_wait,
         .available = ref_memory_available,
-        .allot_host = ref_memory_allot,
+        .alloc_host = ref_memory_alloc,
         .release_host = ref_memory_release,
     };
 }

@@ -136,7 +136,7 @@ void ref_fill_optimizer(struct optimizer_ops *ops)
         .scaler_update = ref_optimizer_scaler_update,
         .scaler_both = ref_optimizer_scaler_both,
         .scaler_share = ref_optimizer_scaler_share,
-        .scaler_spread = ref_optimizer_scaler_spread,
+        .scaler_share_overflow = ref_optimizer_scaler_spread,
         .grads_norm = ref_optimizer_grads_norm,
         .grads_clip = ref_optimizer_grads_clip,
         .half_copy = ref_optimizer_half_copy,

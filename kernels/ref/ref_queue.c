@@ -44,15 +44,15 @@ static void ref_queue_forget(struct device *device, struct repeat **repeat)
     *repeat = NULL;
 }
 
-static enum status ref_queue_open_lane(struct device *device, struct device **lane)
+static enum status ref_queue_open_stream(struct device *device, struct device **stream)
 {
-    *lane = device;
+    *stream = device;
     return STATUS_OK;
 }
 
-static void ref_queue_close_lane(struct device *device, struct device *lane)
+static void ref_queue_close_stream(struct device *device, struct device *stream)
 {
-    CHECK(lane == device);
+    CHECK(stream == device);
 }
 
 void ref_fill_queue(struct queue_ops *ops)
@@ -66,8 +66,8 @@ void ref_fill_queue(struct queue_ops *ops)
         .follow = ref_queue_follow,
         .repeat = ref_queue_repeat,
         .forget = ref_queue_forget,
-        .open_lane = ref_queue_open_lane,
-        .close_lane = ref_queue_close_lane,
+        .open_stream = ref_queue_open_stream,
+        .close_stream = ref_queue_close_stream,
     };
 }
 

@@ -46,7 +46,7 @@ static struct pair make_pair(enum dtype dtype, struct shape shape, int is_weight
     pair.host = device_tensor(ref, dtype, shape, is_weight);
     pair.there = pair.host;
     pair.host.data = calloc(1, tensor_bytes(&pair.host));
-    pair.there.data = cuda->ops->memory.allot(cuda, tensor_bytes(&pair.host));
+    pair.there.data = cuda->ops->memory.alloc(cuda, tensor_bytes(&pair.host));
     assert_non_null(pair.host.data);
     assert_non_null(pair.there.data);
     return pair;

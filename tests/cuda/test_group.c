@@ -78,8 +78,8 @@ static int sum_once(int rank, struct device *gpu)
     double wide[3] = {rank + 0.25, 1e-9, -1.0};
     for (int i = 0; i < COUNT; i++)
         single[i] = (float)(i * (rank + 1));
-    float *singles = ops->memory.allot(gpu, sizeof single);
-    double *doubles = ops->memory.allot(gpu, sizeof wide);
+    float *singles = ops->memory.alloc(gpu, sizeof single);
+    double *doubles = ops->memory.alloc(gpu, sizeof wide);
     EXPECT(gpu->rank == rank && gpu->world == 2);
     ops->memory.upload(gpu, singles, single, sizeof single);
     ops->memory.upload(gpu, doubles, wide, sizeof wide);
@@ -126,7 +126,7 @@ static void sum_up(void *argument)
 static int sum_again_and_again(int rank, struct device *gpu)
 {
     const struct ops *ops = gpu->ops;
-    struct work work = {gpu, ops->memory.allot(gpu, sizeof(float))};
+    struct work work = {gpu, ops->memory.alloc(gpu, sizeof(float))};
     struct repeat *repeat = NULL;
     float value = rank ? 2.0f : 1.0f;
     ops->memory.upload(gpu, work.value, &value, sizeof value);
@@ -156,9 +156,9 @@ static void test_sums_are_replayed_with_the_rest(void **state)
 static int work_on_a_lane(int rank, struct device *gpu)
 {
     struct device *lane = NULL;
-    EXPECT(gpu->ops->queue.open_lane(gpu, &lane) == STATUS_OK);
+    EXPECT(gpu->ops->queue.open_stream(gpu, &lane) == STATUS_OK);
     EXPECT(lane->world == 1); // pictures are one rank's own
-    gpu->ops->queue.close_lane(gpu, lane);
+    gpu->ops->queue.close_stream(gpu, lane);
     device_close(gpu);
     return ENDS_WELL;
 }
@@ -177,7 +177,7 @@ static void test_a_lane_belongs_to_its_rank_alone(void **state)
 static int lose_the_other(int rank, struct device *gpu)
 {
     const struct ops *ops = gpu->ops;
-    float value, *sum = ops->memory.allot(gpu, sizeof(float));
+    float value, *sum = ops->memory.alloc(gpu, sizeof(float));
     struct work work = {gpu, sum};
     struct repeat *repeat = NULL;
     for (int i = 0; i < 3; i++)

@@ -97,7 +97,7 @@ static struct device *open_recorder(void)
     assert_int_equal(device_open("ref", 1, &device), STATUS_OK);
     ops = *device->ops;
     ops.conv.prepare = record;
-    ops.memory.allot = reserve;
+    ops.memory.alloc = reserve;
     ops.memory.release = keep;
     device->ops = &ops;
     device->channel_multiple = CHANNEL_MULTIPLE;

@@ -1,4 +1,4 @@
-/* test_queue.c - marks, lanes and recorded work of the CUDA backend, on the stand-in for
+/* test_queue.c - marks, streams and recorded work of the CUDA backend, on the stand-in for
  * its runtime, which runs nothing before somebody waits for it: what is not waited for is
  * not there. */
 #include <pthread.h>
@@ -40,7 +40,7 @@ static void test_a_mark_is_passed_when_the_work_before_it_is_done(void **state)
 {
     (void)state;
     const struct ops *ops = gpu->ops;
-    uint64_t *counter = ops->memory.allot(gpu, 8), *host = ops->memory.allot_host(gpu, 8);
+    uint64_t *counter = ops->memory.alloc(gpu, 8), *host = ops->memory.alloc_host(gpu, 8);
     assert_true(ops->queue.is_passed(gpu, 3)); // never marked
     ops->queue.wait_mark(gpu, 3);
     ops->image.advance(gpu, counter);
@@ -59,7 +59,7 @@ static void test_uploads_take_the_hosts_bytes_at_once(void **state)
 {
     (void)state;
     const struct ops *ops = gpu->ops;
-    uint64_t value = 41, *counter = ops->memory.allot(gpu, 8);
+    uint64_t value = 41, *counter = ops->memory.alloc(gpu, 8);
     ops->memory.upload(gpu, counter, &value, 8);
     value = 7;
     ops->image.advance(gpu, counter);
@@ -75,13 +75,13 @@ static void test_memory_is_zero_and_counted(void **state)
     enum { BYTES = 4 << 20 };
     static char bytes[BYTES], zeros[BYTES];
     size_t before = ops->memory.available(gpu);
-    void *block = ops->memory.allot(gpu, BYTES);
+    void *block = ops->memory.alloc(gpu, BYTES);
     assert_non_null(block);
     assert_true(ops->memory.available(gpu) <= before - BYTES);
     ops->memory.download(gpu, bytes, block, BYTES);
     assert_memory_equal(bytes, zeros, BYTES);
     ops->memory.release(gpu, block);
-    assert_null(ops->memory.allot(gpu, before + 1)); // and that is no fault
+    assert_null(ops->memory.alloc(gpu, before + 1)); // and that is no fault
     assert_int_equal(device_fault(gpu), STATUS_OK);
 }
 
@@ -89,26 +89,26 @@ static void test_a_lane_is_followed_and_only_then_waited_for(void **state)
 {
     (void)state;
     const struct ops *ops = gpu->ops;
-    struct device *lane;
-    uint64_t value = 0, *one = ops->memory.allot(gpu, 8),
-             *two = ops->memory.allot(gpu, 8);
-    assert_int_equal(ops->queue.open_lane(gpu, &lane), STATUS_OK);
-    assert_ptr_not_equal(lane, gpu);
-    assert_string_equal(lane->name, "cuda:0");
-    lane->ops->image.advance(lane, one);
-    lane->ops->queue.mark(lane, 0);
+    struct device *stream;
+    uint64_t value = 0, *one = ops->memory.alloc(gpu, 8),
+             *two = ops->memory.alloc(gpu, 8);
+    assert_int_equal(ops->queue.open_stream(gpu, &stream), STATUS_OK);
+    assert_ptr_not_equal(stream, gpu);
+    assert_string_equal(stream->name, "cuda:0");
+    stream->ops->image.advance(stream, one);
+    stream->ops->queue.mark(stream, 0);
     ops->image.advance(gpu, two);
     ops->memory.wait(gpu);
-    assert_false(lane->ops->queue.is_passed(lane, 0));
-    ops->queue.follow(gpu, lane);
+    assert_false(stream->ops->queue.is_passed(stream, 0));
+    ops->queue.follow(gpu, stream);
     ops->memory.copy(gpu, two, one, 8);
     ops->memory.download(gpu, &value, two, 8);
     assert_int_equal(value, 1);
-    assert_true(lane->ops->queue.is_passed(lane, 0));
-    // A lane's faults are its own.
-    device_set_fault(lane, "planted");
+    assert_true(stream->ops->queue.is_passed(stream, 0));
+    // A stream's faults are its own.
+    device_set_fault(stream, "planted");
     assert_int_equal(device_fault(gpu), STATUS_OK);
-    ops->queue.close_lane(gpu, lane);
+    ops->queue.close_stream(gpu, stream);
     ops->memory.release(gpu, one);
     ops->memory.release(gpu, two);
 }
@@ -140,7 +140,7 @@ static void test_work_runs_is_recorded_and_then_replayed(void **state)
 {
     (void)state;
     const struct ops *ops = gpu->ops;
-    struct work work = {gpu, ops->memory.allot(gpu, 8), 0};
+    struct work work = {gpu, ops->memory.alloc(gpu, 8), 0};
     struct repeat *repeat = NULL;
     for (uint64_t step = 1; step <= 6; step++) {
         ops->queue.repeat(gpu, &repeat, count_up, &work);
@@ -150,7 +150,7 @@ static void test_work_runs_is_recorded_and_then_replayed(void **state)
     ops->queue.forget(gpu, &repeat);
     assert_null(repeat);
     // Other arguments, after forget(), are recorded anew.
-    struct work other = {gpu, ops->memory.allot(gpu, 8), 0};
+    struct work other = {gpu, ops->memory.alloc(gpu, 8), 0};
     for (int i = 0; i < 4; i++)
         ops->queue.repeat(gpu, &repeat, count_up, &other);
     ops->queue.forget(gpu, &repeat);
@@ -168,7 +168,7 @@ static void test_a_plain_device_queues_every_time(void **state)
     struct device *plain;
     struct repeat *repeat = NULL;
     assert_int_equal(device_open_with("cuda:0", &options, &plain), STATUS_OK);
-    struct work work = {plain, plain->ops->memory.allot(plain, 8), 0};
+    struct work work = {plain, plain->ops->memory.alloc(plain, 8), 0};
     for (int i = 0; i < 4; i++)
         plain->ops->queue.repeat(plain, &repeat, count_up, &work);
     assert_int_equal(work.calls, 4);
@@ -197,7 +197,7 @@ static void test_another_thread_works_on_the_same_gpu(void **state)
     pthread_t thread;
     assert_int_equal(device_open("cuda:1", 1, &second), STATUS_OK);
     assert_string_equal(second->name, "cuda:1");
-    struct work work = {second, second->ops->memory.allot(second, 8), 0};
+    struct work work = {second, second->ops->memory.alloc(second, 8), 0};
     assert_int_equal(pthread_create(&thread, NULL, work_elsewhere, &work), 0);
     pthread_join(thread, NULL);
     assert_int_equal(counted(&work), 6);

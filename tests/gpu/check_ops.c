@@ -32,8 +32,8 @@ static struct pair make_pair(enum dtype dtype, struct shape shape, int is_weight
 {
     struct pair pair;
     pair.dev = pair.ref = device_tensor(device, dtype, shape, is_weight);
-    pair.ref.data = ref->ops->memory.allot(ref, tensor_bytes(&pair.ref));
-    pair.dev.data = device->ops->memory.allot(device, tensor_bytes(&pair.dev));
+    pair.ref.data = ref->ops->memory.alloc(ref, tensor_bytes(&pair.ref));
+    pair.dev.data = device->ops->memory.alloc(device, tensor_bytes(&pair.dev));
     CHECK(pair.ref.data && pair.dev.data);
     return pair;
 }

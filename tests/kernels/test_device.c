@@ -219,7 +219,7 @@ static void test_every_empty_slot_is_found_and_named(void **state)
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(names[i], names[j]);
     }
-    assert_string_equal(names[0], "memory.allot");
+    assert_string_equal(names[0], "memory.alloc");
     assert_string_equal(names[SLOTS - 1], "survey.survey");
 }
 
@@ -310,7 +310,7 @@ static void test_a_device_without_memory_is_refused(void **state)
     (void)state;
     struct ops ops;
     ref_fill_ops(&ops);
-    ops.memory.allot = no_memory;
+    ops.memory.alloc = no_memory;
     struct device device = {.name = "full", .ops = &ops};
     assert_int_equal(device_accept(&device), STATUS_FAILED);
     assert_non_null(strstr(status_message(), "no memory"));

@@ -20,7 +20,7 @@ static void test_memory_is_aligned_zeroed_and_copied(void **state)
         const struct memory_ops *memory = &device->ops->memory;
         for (size_t i = 1; i < SIZES; i++) {
             size_t bytes = sizes[i];
-            uint8_t *a = memory->allot(device, bytes), *b = memory->allot(device, bytes);
+            uint8_t *a = memory->alloc(device, bytes), *b = memory->alloc(device, bytes);
             uint8_t *host = malloc(bytes), *back = malloc(bytes);
             assert_int_equal((uintptr_t)a % 256, 0);
             for (size_t j = 0; j < bytes; j++)
@@ -41,7 +41,7 @@ static void test_memory_is_aligned_zeroed_and_copied(void **state)
             free(host);
             free(back);
         }
-        assert_null(memory->allot(device, (size_t)1 << 60));
+        assert_null(memory->alloc(device, (size_t)1 << 60));
     }
 }
 
@@ -244,7 +244,8 @@ static struct tensor sizes_of(const struct tensor *x, float factor, struct shape
     struct tensor magnitude = heap_tensor(DTYPE_F32, small);
     struct tensor absolute = heap_tensor(DTYPE_F32, x->shape);
     for (size_t i = 0; i < tensor_elements(x); i++)
-        ((float *)absolute.data)[i] = fabsf(element_load(x->data, x->dtype, place_of(x, i)));
+        ((float *)absolute.data)[i] =
+            fabsf(element_load(x->data, x->dtype, place_of(x, i)));
     ref->ops->resample.down(ref, &absolute, factor, &magnitude);
     free(absolute.data);
     return magnitude;

@@ -129,8 +129,8 @@ static void test_two_scalers_move_the_same_everywhere(void **state)
             memset(record, 0, sizeof record);
             memcpy(got, want, sizeof got);
             enum overflow_reach reach = step % 2 ? OVERFLOW_SKIPS : OVERFLOW_HOLDS;
-            want_ops->scaler_spread(ref, &want[0], &want[1], reach);
-            ops->scaler_spread(device, &got[0], &got[1], reach);
+            want_ops->scaler_share_overflow(ref, &want[0], &want[1], reach);
+            ops->scaler_share_overflow(device, &got[0], &got[1], reach);
             assert_memory_equal(got, want, sizeof got);
             want_ops->scaler_both(ref, &want[0], &want_record[0], &want[1],
                                   &want_record[1], step % 3 == 0);

@@ -22,8 +22,8 @@ static void test_host_memory_is_zeroed_and_travels_there_and_back(void **state)
     for (int i = 0; i < NAMES; i++) {
         struct device *device = open_one(names[i]);
         const struct ops *ops = device->ops;
-        char *host = ops->memory.allot_host(device, BYTES), zeros[BYTES] = {0};
-        char *block = ops->memory.allot(device, BYTES);
+        char *host = ops->memory.alloc_host(device, BYTES), zeros[BYTES] = {0};
+        char *block = ops->memory.alloc(device, BYTES);
         assert_non_null(host);
         assert_memory_equal(host, zeros, BYTES);
         memset(host, 7, BYTES);
@@ -76,7 +76,7 @@ static void test_repeated_work_is_done_every_time(void **state)
     for (int i = 0; i < NAMES; i++) {
         struct device *device = open_one(names[i]);
         const struct ops *ops = device->ops;
-        struct work work = {device, ops->memory.allot(device, sizeof(uint64_t))};
+        struct work work = {device, ops->memory.alloc(device, sizeof(uint64_t))};
         struct repeat *repeat = NULL;
         uint64_t count = 0;
         for (int k = 0; k < 5; k++)
@@ -97,10 +97,10 @@ static void test_a_lane_is_the_device_itself(void **state)
     (void)state;
     for (int i = 0; i < NAMES; i++) {
         struct device *device = open_one(names[i]), *lane = NULL;
-        assert_int_equal(device->ops->queue.open_lane(device, &lane), STATUS_OK);
+        assert_int_equal(device->ops->queue.open_stream(device, &lane), STATUS_OK);
         assert_ptr_equal(lane, device);
         device->ops->queue.follow(device, lane);
-        device->ops->queue.close_lane(device, lane);
+        device->ops->queue.close_stream(device, lane);
         assert_int_equal(device_fault(device), STATUS_OK);
         device_close(device);
     }

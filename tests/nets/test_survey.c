@@ -55,7 +55,7 @@ static int first_nonfinite(struct scene *scene, struct survey *survey,
     const struct memory_ops *memory = &scene->device->ops->memory;
     struct survey_stats host[STATS];
     size_t bytes = (size_t)survey->count * sizeof *host;
-    struct survey_stats *stats = memory->allot(scene->device, bytes);
+    struct survey_stats *stats = memory->alloc(scene->device, bytes);
     survey_look(survey, NULL, stats);
     memory->download(scene->device, host, stats, bytes);
     memory->release(scene->device, stats);

@@ -61,7 +61,7 @@ static void nan_put_in_after_unscale_is_the_callers_and_reaches_the_weights(void
 static void add_micro_batch(struct toy *toy, const float values[TOY_MAX])
 {
     const struct memory_ops *memory = &toy_device->ops->memory;
-    float *micro = memory->allot(toy_device, TOY_MAX * sizeof(float));
+    float *micro = memory->alloc(toy_device, TOY_MAX * sizeof(float));
     assert_non_null(micro);
     memory->upload(toy_device, micro, values, TOY_MAX * sizeof(float));
     toy_device->ops->pointwise.add(toy_device, toy->net.grads, micro, TOY_MAX);
@@ -143,9 +143,9 @@ the_f16_loss_seed_overflows_first_at_scale_2_to_the_16_times_batch(void **state)
         int n = batches[i];
         struct tensor logits = tensor_of(DTYPE_F32, (struct shape){n, 1, 1, 1}, NULL);
         struct tensor seed = tensor_of(DTYPE_F16, (struct shape){n, 1, 1, 1}, NULL);
-        logits.data = memory->allot(toy_device, tensor_bytes(&logits));
-        seed.data = memory->allot(toy_device, tensor_bytes(&seed));
-        struct loss_sums *sums = memory->allot(toy_device, sizeof *sums);
+        logits.data = memory->alloc(toy_device, tensor_bytes(&logits));
+        seed.data = memory->alloc(toy_device, tensor_bytes(&seed));
+        struct loss_sums *sums = memory->alloc(toy_device, sizeof *sums);
         float values[256];
         uint16_t seeds[256];
         for (int k = 0; k < n; k++)
@@ -155,7 +155,7 @@ the_f16_loss_seed_overflows_first_at_scale_2_to_the_16_times_batch(void **state)
             struct toy toy;
             toy_open_with(&toy, ldexp(n, 15 + doubled), 2.0, 2000);
             toy_device->ops->loss.on_logits(toy_device, LOSS_ns, &logits, 1.0f, 1.0f,
-                                             grad_scaler_scale(&toy.scaler), &seed, sums);
+                                            grad_scaler_scale(&toy.scaler), &seed, sums);
             memory->download(toy_device, seeds, seed.data, (size_t)n * sizeof *seeds);
             for (int k = 0; k < n; k++)
                 assert_true(f32_from_f16(seeds[k]) == (doubled ? -INFINITY : -32768.0f));

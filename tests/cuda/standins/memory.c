@@ -196,7 +196,7 @@ static cudaError_t give_back(void *pointer, int is_device, const char *call)
     return cudaSuccess;
 }
 
-static cudaError_t allot(void **pointer, size_t bytes, int is_device, const char *call)
+static cudaError_t alloc(void **pointer, size_t bytes, int is_device, const char *call)
 {
     int count;
     cudaError_t error = forbid_in_capture(call);
@@ -215,7 +215,7 @@ static cudaError_t allot(void **pointer, size_t bytes, int is_device, const char
 EXPORT cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
     lock();
-    cudaError_t error = allot(pointer, bytes, 1, "cudaMalloc");
+    cudaError_t error = alloc(pointer, bytes, 1, "cudaMalloc");
     unlock();
     return error;
 }
@@ -224,7 +224,7 @@ EXPORT cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags)
 {
     (void)flags;
     lock();
-    cudaError_t error = allot(pointer, bytes, 0, "cudaHostAlloc");
+    cudaError_t error = alloc(pointer, bytes, 0, "cudaHostAlloc");
     unlock();
     return error;
 }

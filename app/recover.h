@@ -1,4 +1,4 @@
-/* guard.h - what a run does in an overflow storm: stop, go back, mend, or warn.
+/* recover.h - what a run does in an overflow storm: stop, go back, mend, or warn.
  * Flow:  train_collect() -> report_step() -> [recovery_decide] -> [recovery_carry_out].
  * Owns:  nothing; its state is in struct run.
  *
@@ -14,8 +14,8 @@
  * the networks are built anew. So the run that goes on is the one that --resume would
  * make of that snapshot. It cannot loop either: every time one fp16 layer more is f32,
  * and without one it stops. */
-#ifndef APP_GUARD_H
-#define APP_GUARD_H
+#ifndef APP_RECOVER_H
+#define APP_RECOVER_H
 
 #include "app/run.h"
 #include "app/recovery/storm.h"

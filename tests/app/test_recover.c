@@ -1,4 +1,4 @@
-/* test_guard.c - planted faults of every kind, and what a run does in an overflow
+/* test_recover.c - planted faults of every kind, and what a run does in an overflow
  * storm. */
 #include <jansson.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-#include "kernels/cpu/product.h"
+#include "kernels/cpu/gemm.h"
 
 #include <string.h>
 
 /* What the tasks of one run share. */
-struct product_job {
+struct gemm_job {
     const struct product *product;
     const struct isa *isa;
     struct scratch *scratch;
@@ -59,7 +59,7 @@ static void plan_blocks(struct product *product)
     }
 }
 
-void product_plan(struct product *product, const struct isa *isa)
+void gemm_plan(struct product *product, const struct isa *isa)
 {
     size_t panels = ceil_div((size_t)product->cols, (size_t)isa->tile_cols);
     size_t right = 0, thin = 0;
@@ -79,7 +79,7 @@ void product_plan(struct product *product, const struct isa *isa)
 /* ---- packing the weights --------------------------------------------------------- */
 
 /* One panel of a phase: rows (tap, k) of the weights, tap by tap. */
-static void pack_panel(const struct product_job *job, const struct phase *phase,
+static void pack_panel(const struct gemm_job *job, const struct phase *phase,
                        size_t panel)
 {
     const struct product *product = job->product;
@@ -111,7 +111,7 @@ static void pack_panel(const struct product_job *job, const struct phase *phase,
 }
 
 /* Columns of the only panel, as rows: [cols][thin_depth], padded with zeros. */
-static void turn_thin(const struct product_job *job, const struct phase *phase, float *to)
+static void turn_thin(const struct gemm_job *job, const struct phase *phase, float *to)
 {
     const float *panel = job->right + phase->right_offset;
     size_t depth = (size_t)phase->depth, step = thin_depth(phase);
@@ -122,8 +122,7 @@ static void turn_thin(const struct product_job *job, const struct phase *phase, 
 }
 
 /* The same from weights that have each column in one row. */
-static void widen_thin(const struct product_job *job, const struct phase *phase,
-                       float *to)
+static void widen_thin(const struct gemm_job *job, const struct phase *phase, float *to)
 {
     const struct tensor *w = job->weights;
     size_t depth = (size_t)phase->depth, step = thin_depth(phase);
@@ -140,7 +139,7 @@ static void widen_thin(const struct product_job *job, const struct phase *phase,
     }
 }
 
-static float *thin_of(const struct product_job *job, const struct phase *phase)
+static float *thin_of(const struct gemm_job *job, const struct phase *phase)
 {
     float *to = job->thin;
     for (const struct phase *p = job->product->phases; p < phase; p++)
@@ -151,7 +150,7 @@ static float *thin_of(const struct product_job *job, const struct phase *phase)
 static void pack_task(void *job_pointer, size_t task, int thread)
 {
     (void)thread;
-    const struct product_job *job = job_pointer;
+    const struct gemm_job *job = job_pointer;
     size_t panels = ceil_div((size_t)job->product->cols, (size_t)job->isa->tile_cols);
     const struct phase *phase = &job->product->phases[task / panels];
     if (is_thin(job->product) && job->product->is_turned) {
@@ -174,7 +173,7 @@ struct part {
     size_t sums_slot;
 };
 
-static struct part part_of(const struct product_job *job, size_t task)
+static struct part part_of(const struct gemm_job *job, size_t task)
 {
     const struct product *product = job->product;
     size_t block = task / product->col_blocks, col_index = task % product->col_blocks;
@@ -193,7 +192,7 @@ static struct part part_of(const struct product_job *job, size_t task)
     return part;
 }
 
-static void multiply_part(const struct product_job *job, const struct part *part,
+static void multiply_part(const struct gemm_job *job, const struct part *part,
                           struct scratch *scratch)
 {
     const struct isa *isa = job->isa;
@@ -261,7 +260,7 @@ static struct place place_of(const struct window *window, size_t row)
                           (int)(row % (size_t)window->grid_w)};
 }
 
-static void finish_wide(const struct product_job *job, const struct part *part,
+static void finish_wide(const struct gemm_job *job, const struct part *part,
                         const float *result)
 {
     const struct product *product = job->product;
@@ -296,7 +295,7 @@ static void finish_wide(const struct product_job *job, const struct part *part,
 
 /* Few columns: bias, activation and rounding run over the block as one flat array, and
  * only the store is pixel by pixel. */
-static void finish_thin(const struct product_job *job, const struct part *part,
+static void finish_thin(const struct gemm_job *job, const struct part *part,
                         float *result)
 {
     const struct product *product = job->product;
@@ -328,7 +327,7 @@ static void finish_thin(const struct product_job *job, const struct part *part,
 
 static void multiply_task(void *job_pointer, size_t task, int thread)
 {
-    const struct product_job *job = job_pointer;
+    const struct gemm_job *job = job_pointer;
     struct part part = part_of(job, task);
     struct scratch *scratch = &job->scratch[thread];
     multiply_part(job, &part, scratch);
@@ -340,7 +339,7 @@ static void multiply_task(void *job_pointer, size_t task, int thread)
 
 /* sum[c], sumsq[c] over all blocks of rows and over the columns of channel c, in order.
  */
-static void combine_sums(const struct product_job *job)
+static void combine_sums(const struct gemm_job *job)
 {
     const struct product *product = job->product;
     for (int c = 0; c < product->channels; c++) {
@@ -365,15 +364,15 @@ static int pair_depth(const struct product *product)
     return product->is_turned ? phase->depth : phase->window.channels;
 }
 
-const struct isa *product_isa(const struct product *product, const struct isa *isa,
-                              enum dtype left, enum dtype weights)
+const struct isa *gemm_isa(const struct product *product, const struct isa *isa,
+                           enum dtype left, enum dtype weights)
 {
     if (is_thin(product) || product->phases->depth < PAIRS_LEAST)
         return isa;
     return isa_for(isa, left, weights, pair_depth(product));
 }
 
-double product_multiplications(const struct product *product)
+double gemm_multiplications(const struct product *product)
 {
     double multiplications = 0;
     for (int i = 0; i < product->phase_count; i++)
@@ -382,14 +381,14 @@ double product_multiplications(const struct product *product)
     return multiplications;
 }
 
-void product_run(const struct product *product, struct device *device,
-                 const struct tensor *left, const struct tensor *weights,
-                 const struct conv_epilogue *epilogue, struct tensor *out)
+void gemm_run(const struct product *product, struct device *device,
+              const struct tensor *left, const struct tensor *weights,
+              const struct conv_epilogue *epilogue, struct tensor *out)
 {
     struct cpu_backend *backend = cpu_backend(device);
-    struct product_job job = {
+    struct gemm_job job = {
         .product = product,
-        .isa = product_isa(product, backend->isa, left->dtype, weights->dtype),
+        .isa = gemm_isa(product, backend->isa, left->dtype, weights->dtype),
         .scratch = backend->scratch,
         .left = left,
         .weights = weights,

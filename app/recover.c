@@ -1,4 +1,4 @@
-#include "app/guard.h"
+#include "app/recover.h"
 
 #include <float.h>
 #include <jansson.h>
@@ -68,8 +68,8 @@ void recovery_decide(const struct trainer *trainer, int in_storm[ROLES],
 
 static void warn(struct run *run, const struct storm *storm)
 {
-    report_say(&run->report, "warning: %s; training goes on (--on-overflow-storm warn)",
-               storm->reason);
+    report_print(&run->report, "warning: %s; training goes on (--on-overflow-storm warn)",
+                 storm->reason);
     event_storm(run, storm, "warn");
 }
 
@@ -188,7 +188,7 @@ static enum status restore(struct run *run, const struct storm *storm)
     return STATUS_OK;
 }
 
-static void tell_rollback(struct run *run, const struct storm *storm, int64_t from_step)
+static void log_rollback(struct run *run, const struct storm *storm, int64_t from_step)
 {
     const struct trainer *trainer = &run->trainer;
     const struct step_record *record = &trainer->record[storm->network];
@@ -196,12 +196,12 @@ static void tell_rollback(struct run *run, const struct storm *storm, int64_t fr
     const char *slash = strrchr(run->good_snapshot, '/');
     const char *file = slash ? slash + 1 : run->good_snapshot;
     char scale[32];
-    report_say(&run->report,
-               "rollback %d of %d at step %lld: %s; back to step %lld (%s), %s's scale "
-               "%s, another order of images and latents",
-               number, most, (long long)from_step, storm->reason,
-               (long long)trainer->progress.step, file, role_letter(storm->network),
-               scale_text(record->scale_after, scale, sizeof scale));
+    report_print(&run->report,
+                 "rollback %d of %d at step %lld: %s; back to step %lld (%s), %s's scale "
+                 "%s, another order of images and latents",
+                 number, most, (long long)from_step, storm->reason,
+                 (long long)trainer->progress.step, file, role_letter(storm->network),
+                 scale_text(record->scale_after, scale, sizeof scale));
     event_write_scales(&run->report,
                        json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:f}", "event",
                                  "rollback", "net", role_letter(storm->network), "number",
@@ -217,7 +217,7 @@ static enum status roll_back(struct run *run, const struct storm *storm)
     report_take_samples(&run->report);
     run->trainer.device->ops->memory.wait(run->trainer.device);
     TRY(restore(run, storm));
-    tell_rollback(run, storm, from_step);
+    log_rollback(run, storm, from_step);
     return STATUS_OK;
 }
 
@@ -300,19 +300,19 @@ static enum status save_with_layers(struct run *run, const struct storm *storm)
     return status;
 }
 
-static void tell_layers(struct run *run, const struct storm *storm)
+static void log_layers(struct run *run, const struct storm *storm)
 {
     const struct trainer *trainer = &run->trainer;
     double scale = (double)trainer->record[storm->network].scale_after;
     const char *layers = storm->skip.facts.fp32_layers,
                *name = role_letter(storm->network);
     char text[32];
-    report_say(&run->report,
-               "step %lld: %s; the last in %s: %s; in f32 from here on: %s; %s's scale "
-               "begins again at %s",
-               (long long)trainer->progress.step, storm->what, storm->skip.place.layer,
-               storm->skip.place.tensor, layers, name,
-               scale_text((float)scale, text, sizeof text));
+    report_print(&run->report,
+                 "step %lld: %s; the last in %s: %s; in f32 from here on: %s; %s's scale "
+                 "begins again at %s",
+                 (long long)trainer->progress.step, storm->what, storm->skip.place.layer,
+                 storm->skip.place.tensor, layers, name,
+                 scale_text((float)scale, text, sizeof text));
     event_write_scales(&run->report, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:f}",
                                                "event", "fp32_layer", "net", name,
                                                "layer", storm->skip.place.layer, "tensor",
@@ -334,7 +334,7 @@ static enum status rebuild(struct run *run)
     memset(run->report.quiet_steps, 0, sizeof run->report.quiet_steps);
     TRY(trainer_start_data(trainer));
     if (run_write_layer_types(run) != STATUS_OK)
-        report_say(&run->report, "warning: %s", status_message());
+        report_print(&run->report, "warning: %s", status_message());
     return STATUS_OK;
 }
 
@@ -342,9 +342,9 @@ static enum status go_on_in_f32(struct run *run, const struct storm *storm)
 {
     enum status status = rebuild(run);
     if (status == STATUS_OK)
-        tell_layers(run, storm);
+        log_layers(run, storm);
     else
-        run_say_last_snapshot(run);
+        run_print_last_snapshot(run);
     return status;
 }
 
@@ -357,9 +357,9 @@ static enum status give_up(struct run *run, const struct storm *storm, const cha
     snprintf(reason, sizeof reason, "%s%s%.300s", storm->reason, why[0] ? "; " : "", why);
     event_storm(run, storm, "stop");
     if (post_mortem_write(&run->report, storm, reason, path, sizeof path) == STATUS_OK)
-        report_say(&run->report, "post-mortem %s", path);
+        report_print(&run->report, "post-mortem %s", path);
     else
-        report_say(&run->report, "warning: no whole post-mortem: %s", status_message());
+        report_print(&run->report, "warning: no whole post-mortem: %s", status_message());
     return status_fail(STATUS_DIVERGED, "%s", reason);
 }
 

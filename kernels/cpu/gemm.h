@@ -1,14 +1,14 @@
-/* product.h - out = finish(window matrix x packed right-hand matrix): the GEMM behind
+/* gemm.h - out = finish(window matrix x packed right-hand matrix): the GEMM behind
  * forward and dgrad.
- * Flow:  cpu_conv.c describes the phases once (prepare) -> product_run() in a step.
+ * Flow:  cpu_conv.c describes the phases once (prepare) -> gemm_run() in a step.
  * Owns:  its table of phases.  Borrows: the backend's workspace while it runs.
  *
  * A phase is one window over one part of the output: forward has one; dgrad has one per
  * output parity, each a small product over the taps that reach those pixels, written
  * straight to its place. A column is an output channel (for a dense dgrad, an output
  * element; then the channel is column % channels). */
-#ifndef KERNELS_CPU_PRODUCT_H
-#define KERNELS_CPU_PRODUCT_H
+#ifndef KERNELS_CPU_GEMM_H
+#define KERNELS_CPU_GEMM_H
 
 #include "kernels/cpu/backend.h"
 
@@ -40,16 +40,16 @@ struct product {
 
 /* Sets blocks, offsets and workspace from phases (window, rows, depth), cols, channels
  * and the output grid. */
-void product_plan(struct product *product, const struct isa *isa);
+void gemm_plan(struct product *product, const struct isa *isa);
 
 /* What multiplies operands of these dtypes. */
-const struct isa *product_isa(const struct product *product, const struct isa *isa,
-                              enum dtype left, enum dtype weights);
+const struct isa *gemm_isa(const struct product *product, const struct isa *isa,
+                           enum dtype left, enum dtype weights);
 
-double product_multiplications(const struct product *product);
+double gemm_multiplications(const struct product *product);
 
-void product_run(const struct product *product, struct device *device,
-                 const struct tensor *left, const struct tensor *weights,
-                 const struct conv_epilogue *epilogue, struct tensor *out);
+void gemm_run(const struct product *product, struct device *device,
+              const struct tensor *left, const struct tensor *weights,
+              const struct conv_epilogue *epilogue, struct tensor *out);
 
 #endif
