@@ -16,8 +16,8 @@ enum status info_each_net(const struct config *config,
  *   checkpoint    path of the snapshot
  *   step, images, kimg, elapsed_sec, rollbacks
  *   data          name, images, digest of the pixels
- *   scalers       G and D (on real images, where there is D_fake): PyTorch's five keys and
- *                 the counters, as in the snapshot
+ *   scalers       G and D (on real images, where there is D_fake): PyTorch's five keys
+ *                 and the counters, as in the snapshot
  *   found_scales  sentences on init-scale auto; empty without it
  *   layers        layer, kind, parameters, output, type
  *   parameters    G and D

@@ -78,8 +78,8 @@ void report_step(struct report *report);
  *   mean, std, max   of its finite values as stored; max is the largest magnitude
  *   finite     share of finite values
  *   lost       share of zeros that the same step in f32 does not have: the zeros counted,
- *              less those that the f32 reference counts; null without --grad-stats or in fp32.
- *              Where rounding moved an activation over 0 the two differ besides
+ *              less those that the f32 reference counts; null without --grad-stats or in
+ *              fp32. Where rounding moved an activation over 0 the two differ besides
  *   subnormal  share of values that are subnormal in the tensor's own type
  *   headroom   log2(65504 / max); null where all is zero
  * Weight gradients are f32 sums of half products, those of D's fakes on top of its
@@ -99,8 +99,8 @@ void report_watch_recall(struct report *report, const char *events_path);
 void report_watch(struct report *report, int slot, const char *place);
 
 /* Says once when the loss of a network, of the step that was just taken, stays beyond
- * that of LOGIT_FAR. NaN and inf are no matter of it: their steps are skipped, and that is
- * said. */
+ * that of LOGIT_FAR. NaN and inf are no matter of it: their steps are skipped, and that
+ * is said. */
 void report_watch_loss(struct report *report, int network, double loss);
 
 /* True where preview.png stands in for a window. */

@@ -98,8 +98,8 @@ void run_follow_data(struct run *run, const struct dataset *dataset);
 /* run_settings.c: --show-config; reads the data, if there is any, and trains nothing. */
 enum status run_show_config(struct run *run);
 
-/* resume.c: finds the checkpoint that run->trainer.config.resume names, applies the flags over
- * its settings, and goes on in its folder. */
+/* resume.c: finds the checkpoint that run->trainer.config.resume names, applies the flags
+ * over its settings, and goes on in its folder. */
 enum status resume_run(struct run *run, int argc, char **argv);
 
 /* run_group.c. Sets config.gpus where it is 0 (no flag), and refuses a number that is not

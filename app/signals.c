@@ -129,9 +129,9 @@ static int is_left_out(int number)
            now.sa_handler == SIG_IGN;
 }
 
-/* A thread that is still starting may hold locks of the allocator, and a fork (--gpus) would
- * hand them on, held, to a process that has no thread to release them: AddressSanitizer's
- * are of that kind. */
+/* A thread that is still starting may hold locks of the allocator, and a fork (--gpus)
+ * would hand them on, held, to a process that has no thread to release them:
+ * AddressSanitizer's are of that kind. */
 static void await_begin(void)
 {
     while (sem_wait(&state.has_begun) != 0 && errno == EINTR)

@@ -47,8 +47,8 @@ void arena_reserve_at(struct arena *arena, void **pointer, size_t offset);
 /* Reserves `bytes` without a pointer and returns the offset of the region. */
 size_t arena_region(struct arena *arena, size_t bytes);
 
-/* Allocates the block, zeroed. STATUS_FAILED names the role and the bytes that were wanted,
- * or says that memory was short for the list of pointers. */
+/* Allocates the block, zeroed. STATUS_FAILED names the role and the bytes that were
+ * wanted, or says that memory was short for the list of pointers. */
 enum status arena_commit(struct arena *arena);
 void arena_release(struct arena *arena);
 

@@ -28,7 +28,7 @@ struct device {
     const struct ops *ops; // every slot filled, or device_open() would have refused
     int channel_multiple;  // channels are stored padded to this; 1 on a CPU
     int threads;
-    int steps_ahead; // steps that the host may queue before it reads what they did; 0 on a CPU
+    int steps_ahead; // that the host may queue before it reads what they did; 0 on a CPU
     int rank, world; // of the devices that train one run together; 0 of 1 when alone
     char description[160]; // for a person: "AMD EPYC, avx512, 2 threads"
     char note[256];  // why "auto" did not take the GPU; "" if it did, or was not asked

@@ -1,4 +1,4 @@
-/* losses.h - the losses of a GAN, as a list, each by the value and the slope of one sample.
+/* losses.h - the losses of a GAN, as a list: value and slope of one sample.
  * Flow:  ops->loss.on_logits() of each backend -> [loss_at] -> sums for the log, and the
  *        gradient that the backward pass begins with.
  * Owns:  nothing.

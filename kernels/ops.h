@@ -4,15 +4,15 @@
  *
  * `ref` fills every slot with the obvious loops and IS the meaning; `cpu` is ref plus
  * faster bodies; `cuda` fills every slot. One test compares them all with ref. The bodies
- * of conv.forward are ref_conv_forward(), cpu_conv_forward() and cuda_conv_forward(), and so
- * on.
+ * of conv.forward are ref_conv_forward(), cpu_conv_forward() and cuda_conv_forward(), and
+ * so on.
  *
  * Two kinds of function:
- *   prepare   at setup: may allocate, may fail with a sentence (shapes, plans, workspace);
- *   run       in a step: allocates nothing, returns nothing, reads nothing back to the host.
- *             Every scalar that changes from step to step (step counter, scale, Adam's t) is
- *             a device pointer, so that a captured graph replays it rightly. A fault is kept
- *             by the device (device_set_fault).
+ *   prepare   at setup: may allocate and fail with a sentence (shapes, plans, workspace)
+ *   run       in a step: allocates nothing, returns nothing, reads nothing back to host.
+ *             Every scalar that changes from step to step (step counter, scale, Adam's t)
+ *             is a device pointer, so that a captured graph replays it rightly. A fault
+ *             is kept by the device (device_set_fault).
  *
  * Every pointer is device memory unless the name ends in _host. Every sum is f32 or
  * wider, whatever the storage. "half type" below is f16 or bf16; `store(v)` rounds to the
@@ -56,7 +56,8 @@ struct memory_ops {
 /* ---- the queue ------------------------------------------------------------------- */
 
 /* A GPU works through a queue while the host goes on; on a CPU every op has ended when it
- * returns, and the queue is always empty. A stream is a second queue of the same device. */
+ * returns, and the queue is always empty. A stream is a second queue of the same
+ * device. */
 
 #define DEVICE_MARKS 4
 
@@ -114,7 +115,8 @@ enum activation {
 };
 
 /* A square convolution between a wide tensor x and a narrow tensor y:
- *   y[n,p,q,k] = sum over r,s,c of x[n, p*stride - pad + r, q*stride - pad + s, c] * w[k,r,s,c]
+ *   y[n,p,q,k] = sum over r,s,c of
+ *                x[n, p*stride - pad + r, q*stride - pad + s, c] * w[k,r,s,c]
  *   x [N,H,W,C]   w [K,R,R,C]   y [N,P,Q,K]    P = (H + 2 pad - R)/stride + 1, Q alike
  * A transposed convolution is its dgrad (y in, x out). A dense layer is the case where y
  * is 1x1 and R = H: one matrix product over NHWC memory. A backend may route that to a
@@ -145,8 +147,8 @@ struct conv_desc {
  *   out[.., c] = store(act(sum + bias[c]))
  *   sum[c]   = sum over n,h,w of out[.., c]        (of the stored, rounded values)
  *   sumsq[c] = sum over n,h,w of out[.., c]^2
- *   bias [C] f32 or NULL    slope 0..1, leaky ReLU only    sum, sumsq [C] f32, both or none;
- *   they are overwritten, not added to.
+ *   bias [C] f32 or NULL    slope 0..1, leaky ReLU only    sum, sumsq [C] f32, both or
+ *   none; they are overwritten, not added to.
  * With `undo`, the output y of an activation, of out's shape, it computes that
  * activation's gradient instead, and has neither bias nor sums:
  *   out = store(sum * act'(undo))     act' as in pointwise.act_backward
@@ -176,8 +178,8 @@ struct conv_way {
 };
 
 struct conv_ops {
-    /* Checks the geometry, chooses algorithms, allocates workspace. The device owns what the
-     * plan needs until release(). STATUS_FAILED names the shapes. */
+    /* Checks the geometry, chooses algorithms, allocates workspace. The device owns what
+     * the plan needs until release(). STATUS_FAILED names the shapes. */
     enum status (*prepare)(struct device *device, const struct conv_desc *desc,
                            struct conv_plan **plan);
     void (*release)(struct device *device, struct conv_plan *plan);
@@ -290,7 +292,8 @@ struct pointwise_ops {
                       int accumulate);
 
     /* y = store(a + b): added in f32, rounded once.
-     *   a, b, y   one shape, each of any float dtype   y may be a or b, in that one's dtype */
+     *   a, b, y   one shape, each of any float dtype   y may be a or b, in that one's
+     *   dtype */
     void (*add_tensors)(struct device *device, const struct tensor *a,
                         const struct tensor *b, struct tensor *y);
 

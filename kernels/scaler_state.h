@@ -40,7 +40,7 @@ struct scaler_state {
 
     // This step, where several scales train one run (scaler/topology.h).
     float
-        found_inf_elsewhere; // another loss of this network overflowed at a scale of its own
+        found_inf_elsewhere; // another loss of this network overflowed at its own scale
     int32_t is_held;         // the other network overflowed, and holds this step back
     float grad_norm;         // of the unscaled gradients before clipping; 0: not measured
 
@@ -168,8 +168,8 @@ DEVICE_INLINE void scaler_grow(struct scaler_state *state)
 
 /* The rule, once per optimizer step. PyTorch's, where nothing beyond it is set:
  *   found inf:  scale = f32(scale * backoff_factor), tracker = 0
- *   otherwise:  tracker += 1; at growth_interval: scale = f32(scale * growth_factor) unless
- *               that is infinite, tracker = 0
+ *   otherwise:  tracker += 1; at growth_interval: scale = f32(scale * growth_factor)
+ *               unless that is infinite, tracker = 0
  * The tracker is compared with >= where PyTorch writes ==: the same for every state that
  * PyTorch reaches by itself, and an interval lowered below the tracker still grows.
  * Every overflow sets the tracker to 0, also one that is forgiven, and starts

@@ -16,7 +16,7 @@
  *     TRY(net_plan(&g, 0));
  *     net_initialise(&g, seed, 0);
  *     net_forward(&g, &latents, NET_TRAIN);                    // writes net_output(&g)
- *     net_backward(&g, &(struct backward){.x = &latents, .dy = &dy, .grads = g.grads}); */
+ *     net_backward(&g, &(struct backward){&latents, &dy, .grads = g.grads}); */
 #ifndef NETS_NET_H
 #define NETS_NET_H
 

@@ -11,8 +11,8 @@
  *
  * Two networks drift apart when
  *   - one skips every step while the other takes its own: WATCH_STUCK in a row;
- *   - one skips more than WATCH_OFTEN of its steps and the other less than WATCH_SELDOM, over
- *     WATCH_RATE_STEPS steps of each;
+ *   - one skips more than WATCH_OFTEN of its steps and the other less than WATCH_SELDOM,
+ *     over WATCH_RATE_STEPS steps of each;
  *   - their scales stay further apart than 2^WATCH_APART for a growth interval.
  *
  * Source: NVIDIA/apex#864 for the saw-tooth, #715 and the mission's list of causes for

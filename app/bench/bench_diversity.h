@@ -12,7 +12,8 @@
  * 0 where all images are the same (a generator that collapsed to one), about 1/3 for
  * images of uniform noise; only to be compared between images of one data set, with that
  * of its real images. It sees pixels, not meaning: noise counts as diverse.
- *   pixels   [images, bytes] u8, every channel a pixel p of P = bytes; two images at least
+ *   pixels   [images, bytes] u8, every channel a pixel p of P = bytes; two images at
+ *   least
  * Exact: integer sums, by a histogram of each pixel's values over the images.
  * Source: the average distance of pairs of samples as diversity, Zhu et al. 2017
  * (BicycleGAN, arXiv:1711.11586), there with LPIPS as the distance; over one pixel's

@@ -45,28 +45,28 @@
      "multiples of it"},                                                                 \
     {#n "_lr", DOUBLE(n.lr), RANGE(1e-12, 1), "2e-4", "RATE", GROUP_NETWORK, RESUME_FREE,\
      "Adam's learning rate"},                                                            \
-    {#n "_beta1", DOUBLE(n.beta1), RANGE_OR_0(1e-37, 0.999999), "0.5", "B", GROUP_NETWORK,        \
-     RESUME_FREE, "Adam's decay of the mean gradient (0.5 as in DCGAN; Adam's usual is 0.9)"},  \
-    {#n "_beta2", DOUBLE(n.beta2), RANGE_OR_0(1e-37, 0.999999), "0.999", "B", GROUP_NETWORK,      \
-     RESUME_FREE, "Adam's decay of the mean squared gradient"},                                        \
+    {#n "_beta1", DOUBLE(n.beta1), RANGE_OR_0(1e-37, 0.999999), "0.5", "B", GROUP_NETWORK, \
+     RESUME_FREE, "Adam's decay of the mean gradient (0.5 as in DCGAN; Adam's usual is 0.9)"}, \
+    {#n "_beta2", DOUBLE(n.beta2), RANGE_OR_0(1e-37, 0.999999), "0.999", "B", GROUP_NETWORK, \
+     RESUME_FREE, "Adam's decay of the mean squared gradient"},                          \
     {#n "_eps", DOUBLE(n.eps), RANGE(1e-30, 1), "1e-8", "E", GROUP_NETWORK, RESUME_FREE, \
-     "Adam's epsilon, added to the root of that mean square"},                                         \
+     "Adam's epsilon, added to the root of that mean square"},                           \
     {#n "_init_scale", DOUBLE(n.init_scale), RANGE_OR(1e-37, 1.7e38, "auto"), "65536",   \
      "S|auto", GROUP_NETWORK, RESUME_FIXED,                                              \
      "the loss scale that this network begins with; auto: init-margin below the largest "\
      "power of two at which every gradient of the first step's batches is finite"},      \
-    {#n "_growth_factor", DOUBLE(n.growth_factor), RANGE(1.000001, 65536), "2", "F",            \
+    {#n "_growth_factor", DOUBLE(n.growth_factor), RANGE(1.000001, 65536), "2", "F",     \
      GROUP_NETWORK, RESUME_FREE,                                                         \
      "multiplies the scale after growth-interval good steps in a row"},                  \
-    {#n "_backoff_factor", DOUBLE(n.backoff_factor), RANGE(1e-37, 0.999999), "0.5", "F",          \
+    {#n "_backoff_factor", DOUBLE(n.backoff_factor), RANGE(1e-37, 0.999999), "0.5", "F", \
      GROUP_NETWORK, RESUME_FREE,                                                         \
      "multiplies the scale after a step with an inf or NaN, which is skipped"},          \
     {#n "_growth_interval", INT64(n.growth_interval), RANGE(1, INT32_MAX), "2000",       \
      "STEPS", GROUP_NETWORK, RESUME_FREE,                                                \
      "good steps in a row before the scale grows"},                                      \
-    {#n "_min_scale", DOUBLE(n.min_scale), RANGE_OR_0(1e-37, 1.7e38), "0", "S", GROUP_NETWORK,    \
+    {#n "_min_scale", DOUBLE(n.min_scale), RANGE_OR_0(1e-37, 1.7e38), "0", "S", GROUP_NETWORK, \
      RESUME_FREE, "the scale never backs off below this; 0 is no limit, as in PyTorch"}, \
-    {#n "_max_scale", DOUBLE(n.max_scale), RANGE_OR_0(1e-37, 1.7e38), "0", "S", GROUP_NETWORK,    \
+    {#n "_max_scale", DOUBLE(n.max_scale), RANGE_OR_0(1e-37, 1.7e38), "0", "S", GROUP_NETWORK, \
      RESUME_FREE, "the scale never grows above this; 0 is no limit (apex: 16777216)"},   \
     {#n "_hysteresis", INT(n.hysteresis), RANGE(1, 100), "1", "N", GROUP_NETWORK,        \
      RESUME_FREE,                                                                        \
@@ -84,7 +84,7 @@
      GROUP_NETWORK, RESUME_FREE,                                                         \
      "good steps at the start and after an overflow that growth-interval does not "      \
      "count; DeepSpeed has 1"},                                                          \
-    {#n "_clip_norm", DOUBLE(n.clip_norm), RANGE_OR_0(1e-37, 1e37), "0", "NORM", GROUP_NETWORK,   \
+    {#n "_clip_norm", DOUBLE(n.clip_norm), RANGE_OR_0(1e-37, 1e37), "0", "NORM", GROUP_NETWORK, \
      RESUME_FREE,                                                                        \
      "gradients of a larger norm are scaled down to it, after the loss scale is taken "  \
      "out of them; the norm is in stats.jsonl; 0 is off"},                               \
@@ -104,7 +104,8 @@ _Static_assert(offsetof(struct config, grid_rows) ==
 // In the order of struct config.
 const struct setting settings[] = {
     {"data", TEXT(data), ANY, "", "PATH", GROUP_DATA, RESUME_FREE,
-     "folder of pictures (any of PNG, PNM), IDX file (MNIST's form, .gz too), fashion-mnist, "
+     "folder of pictures (any of PNG, PNM), IDX file (MNIST's form, .gz too), "
+     "fashion-mnist, "
      "builtin:fashion or builtin:shapes"},
     {"resolution", INT(resolution), CHOICES("auto|28|32|64|128"), "auto", NULL,
      GROUP_DATA, RESUME_FIXED,

@@ -1,6 +1,7 @@
 /* safetensors_header.h - the JSON header of a safetensors file, to text and back.
  * Flow:  safetensors_write -> [compose] -> file;  file -> [parse] -> safetensors_open.
- * Owns:  nothing between calls; what parse allocates goes with safetensors_header_release().
+ * Owns:  nothing between calls; what parse allocates goes with
+ * safetensors_header_release().
  *
  * Parsing is strict, since the file may be anything: every sentence says what was found.
  */

@@ -5,11 +5,12 @@
  *        (run_folder_follow.h).
  *
  * options.json, log.txt, stats.jsonl (one object a tick, nothing else), stats.csv (the
- * same for a spreadsheet), layers.jsonl (what layers held, report.h), events.jsonl, reals.png, fakes_init.png, fakes000200.png,
- * snapshot-000200.safetensors, scales.png, preview.png, precision.json (the type of every
- * layer); post-mortem/ (post_mortem.h) where a run was given up. A new run takes the next
- * number, never a folder that is there; a resumed run continues in its own folder, and
- * what its logs said after the checkpoint moves to *.bak. */
+ * same for a spreadsheet), layers.jsonl (what layers held, report.h), events.jsonl,
+ * reals.png, fakes_init.png, fakes000200.png, snapshot-000200.safetensors, scales.png,
+ * preview.png, precision.json (the type of every layer); post-mortem/ (post_mortem.h)
+ * where a run was given up. A new run takes the next number, never a folder that is
+ * there; a resumed run continues in its own folder, and what its logs said after the
+ * checkpoint moves to *.bak. */
 #ifndef APP_RECORD_RUN_FOLDER_H
 #define APP_RECORD_RUN_FOLDER_H
 

@@ -20,7 +20,8 @@
  * 5 powers of two after 1000 steps, skipping 3 to 9 of them. A start that is too low
  * costs little: f16 has 40 powers of two, and the scale grows. It begins at
  * config_init_scale(), as without auto, where
- *   - no scale is good: then the forward pass is at fault, and a lower start would not help;
+ *   - no scale is good: then the forward pass is at fault, and a lower start would not
+ *   help;
  *   - none is bad: all gradients are 0, and nothing is known of those to come;
  *   - no gradient is stored in f16, and 65536 is good: f32's range has no use for more.
  * With one scale for both networks, the smaller start is that of both.

@@ -5,8 +5,8 @@
  *        counter, a stream for uploads.  Borrows: the device and, once started, the batch
  *        stream.
  *
- * The upload of a step's images runs on its own stream beside the step before: into one of
- * two staging blocks, then (device to device, in the training queue) to where the step
+ * The upload of a step's images runs on its own stream beside the step before: into one
+ * of two staging blocks, then (device to device, in the training queue) to where the step
  * reads them, always the same place, so that the step can be recorded. */
 #ifndef APP_TRAIN_FEED_H
 #define APP_TRAIN_FEED_H

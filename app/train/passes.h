@@ -1,6 +1,6 @@
 /* passes.h - the passes of a training step, as a table.
- * Flow:  config -> [passes_choose] -> step.c runs the rows from the first to the last; the
- *        probe, the f32 reference, the search for an initial scale, the scalers'
+ * Flow:  config -> [passes_choose] -> step.c runs the rows from the first to the last;
+ *        the probe, the f32 reference, the search for an initial scale, the scalers'
  *        topology, the heat map and the reports go through the same rows.
  * Owns:  nothing.
  *

@@ -3,7 +3,8 @@
  * Flow:  step.c's passes -> [probe_backward] -> statistics -> report_layers.c,
  *        diagnosis.c.
  * Owns:  lists and statistics, on the device and on the host; with --grad-stats in half
- *        precision a reference of both networks in f32.  Borrows: the trainer it is part of.
+ *        precision a reference of both networks in f32.  Borrows: the trainer it is part
+ *        of.
  *
  * A step that is not probed does exactly what it would do without any of this. One that
  * is (every N steps) is a second list of ops, which a GPU records beside the usual one.

@@ -92,9 +92,9 @@ struct trainer_rank {
  * *trainer safe to release. */
 enum status trainer_create(struct trainer *trainer, const struct config *config);
 
-/* The same for `rank`, alone or one of several, with a data set that several trainers read,
- * each of which borrows it: it is closed by the caller, after them. Where *shared is NULL it
- * is read, and stands there. */
+/* The same for `rank`, alone or one of several, with a data set that several trainers
+ * read, each of which borrows it: it is closed by the caller, after them. Where *shared
+ * is NULL it is read, and stands there. */
 enum status trainer_create_with_data(struct trainer *trainer, const struct config *config,
                                      const struct trainer_rank *rank,
                                      struct dataset **shared);

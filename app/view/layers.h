@@ -27,7 +27,7 @@ enum layer_tensor {
 /* One tensor at one look. */
 struct layer_cell {
     float
-        headroom; // log2(65504 / largest magnitude); 0 and less: out of range; NaN: not seen
+        headroom; // log2(65504 / largest magnitude); 0 and less: beyond; NaN: not seen
     float small; // share of values lost to zero or subnormal, 0..1; NaN: not seen
     uint8_t has_overflowed; // it held inf or NaN
 };

@@ -2,8 +2,8 @@
  * Flow:  cuda.c (in the program) loads the module -> module.c fills this -> ops use it.
  * Owns:  a stream, the handles bound to it, its scratch memory.
  *
- * A stream (queue.open_stream) is a second backend on the same GPU with a stream and handles
- * of its own; nothing is shared between two streams but device memory. */
+ * A stream (queue.open_stream) is a second backend on the same GPU with a stream and
+ * handles of its own; nothing is shared between two streams but device memory. */
 #ifndef KERNELS_CUDA_BACKEND_H
 #define KERNELS_CUDA_BACKEND_H
 

@@ -1,8 +1,8 @@
 /* cuda_conv.c - the convolution ops of a GPU: plans of cuDNN, or cuBLAS for dense layers.
  *
- * cuda_conv_prepare() builds every plan that the layer will need, so that a step only queues them.
- * Where a plan does not do the whole epilogue, cuda_epilogue() does what is left, in
- * place. */
+ * cuda_conv_prepare() builds every plan that the layer will need, so that a step only
+ * queues them. Where a plan does not do the whole epilogue, cuda_epilogue() does what is
+ * left, in place. */
 #include <cublas_v2.h>
 #include <cudnn.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
  *
  * Generator, 64 px:  z [N,1,1,Z] -> convT 4x4 s1 p0 -> 4x4x8w -> BN ReLU -> convT 4x4 s2
  * p1
- *   -> 8x8x4w -> ... -> 64x64xC -> tanh.  Discriminator: the mirror with leaky ReLU 0.2, no
- *   BN on its first layer, ending in a raw logit (f32). 32 px drops one level, 128 px adds
- *   one; 28 px starts from a dense layer to 7x7 and ends D in a dense layer.
+ *   -> 8x8x4w -> ... -> 64x64xC -> tanh.  Discriminator: the mirror with leaky ReLU 0.2,
+ *   no BN on its first layer, ending in a raw logit (f32). 32 px drops one level, 128 px
+ *   adds one; 28 px starts from a dense layer to 7x7 and ends D in a dense layer.
  * Source: Radford et al. 2015, arXiv:1511.06434, in the form of PyTorch's DCGAN
  * example. */
 #ifndef NETS_ARCH_DCGAN_H

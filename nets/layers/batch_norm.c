@@ -1,6 +1,6 @@
 /* batch_norm.c - normalisation over the batch, with f32 statistics and parameters.
  *
- *   y = act(gamma*xhat + beta),  xhat = (x - mean)/sqrt(var + eps), over n,h,w per channel
+ *   y = act(gamma*xhat + beta),  xhat = (x - mean)/sqrt(var + eps), by channel
  *   dbeta = sum dz,  dgamma = sum dz*xhat,  dz = dy*act'
  * kernels/ops.h has the formulas of each op. In NET_EVAL mean and var are the running
  * ones, which advance after a finite forward pass of NET_TRAIN.

@@ -1,6 +1,7 @@
-/* test_passes.c - a pass that no run has yet is a row: trained, looked at, scaled and named
- * like the others. The linker puts passes_choose() of this file before the product's, which
- * adds a penalty on D's logits of real images (the drift term of progressive GANs). */
+/* test_passes.c - a pass that no run has yet is a row: trained, looked at, scaled and
+ * named like the others. The linker puts passes_choose() of this file before the
+ * product's, which adds a penalty on D's logits of real images (the drift term of
+ * progressive GANs). */
 #include <math.h>
 #include <string.h>
 

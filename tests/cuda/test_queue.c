@@ -1,6 +1,6 @@
-/* test_queue.c - marks, streams and recorded work of the CUDA backend, on the stand-in for
- * its runtime, which runs nothing before somebody waits for it: what is not waited for is
- * not there. */
+/* test_queue.c - marks, streams and recorded work of the CUDA backend, on the stand-in
+ * for its runtime, which runs nothing before somebody waits for it: what is not waited
+ * for is not there. */
 #include <pthread.h>
 #include <string.h>
 

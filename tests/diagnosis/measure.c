@@ -2,7 +2,7 @@
  *
  *     diagnosis_measure RESULTS.jsonl [SEEDS]   measures what RESULTS does not have yet
  *     diagnosis_measure --table RESULTS.jsonl   precision and recall of each cause
- *     diagnosis_measure --sample                one seed of the smallest preset; exit code 1
+ *     diagnosis_measure --sample                one seed of the smallest preset; code 1
  *                                               where a cause is right in less than 95 %
  *
  * A case is a preset, narrow and with a small batch, in a situation that makes steps

@@ -1,5 +1,6 @@
 /* table.h - precision and recall of each cause, from lines of results.
- * Flow:  measure.c counts pairs -> RESULTS.jsonl -> [table_print] -> README.md, exit code.
+ * Flow:  measure.c counts pairs -> RESULTS.jsonl -> [table_print] -> README.md, exit
+ * code.
  * Owns:  nothing. */
 #ifndef TESTS_DIAGNOSIS_TABLE_H
 #define TESTS_DIAGNOSIS_TABLE_H
@@ -10,8 +11,8 @@
  * frees. */
 json_t *table_read(const char *path);
 
-/* Prints the table of planted or of natural skips. True when all that is said is right in at
- * least 95 % of the cases. */
+/* Prints the table of planted or of natural skips. True when all that is said is right in
+ * at least 95 % of the cases. */
 int table_print(json_t *lines, int is_planted);
 
 #endif

@@ -178,9 +178,9 @@ static double forward_and_loss(struct gan *gan, const struct tensor *images, flo
                                struct grad_scaler *scaler)
 {
     net_forward(&gan->d, images, NET_TRAIN);
-    gan->device->ops->loss.on_logits(gan->device, LOSS_ns, net_output(&gan->d), target, 1.0f,
-                                      grad_scaler_scale(scaler), &gan->d.output_grad,
-                                      gan->sums);
+    gan->device->ops->loss.on_logits(gan->device, LOSS_ns, net_output(&gan->d), target,
+                                     1.0f, grad_scaler_scale(scaler), &gan->d.output_grad,
+                                     gan->sums);
     struct loss_sums sums;
     gan->device->ops->memory.download(gan->device, &sums, gan->sums, sizeof sums);
     assert_true(sums.count == BATCH);
