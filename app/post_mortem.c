@@ -46,7 +46,7 @@ static enum status write_layers(const struct report *report, const struct storm 
     const struct results *results = &report->trainer->results;
     int slot = results->record_count - (storm->network == ROLE_G ? 1 : 2);
     json_t *layers =
-        json_pack("{s:I, s:o}", "step", (json_int_t)report->trainer->last_place.step,
+        json_pack("{s:I, s:o}", "step", (json_int_t)report->trainer->last.place.step,
                   "layers", report_layers_of_skip(report, slot));
     char *json =
         layers ? json_text(layers, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;

@@ -28,7 +28,7 @@ static void decide_warnings(const struct trainer *trainer, int in_storm[ROLES],
                             struct recovery *recovery)
 {
     for (int network = 0; network < ROLES; network++) {
-        if (trainer->record[network].skipped_in_a_row == 0)
+        if (trainer->last.record[network].skipped_in_a_row == 0)
             in_storm[network] = 0;
         if (in_storm[network] ||
             !storm_find_in(trainer, network, &recovery->warning[network]))
@@ -79,7 +79,7 @@ void guard_saved(struct run *run)
 {
     int is_calm = 1;
     for (int network = 0; network < ROLES; network++)
-        is_calm &= run->trainer.record[network].skipped_in_a_row == 0;
+        is_calm &= run->trainer.last.record[network].skipped_in_a_row == 0;
     if (is_calm || run->trainer.config.on_overflow_storm != STORM_ROLLBACK)
         snprintf(run->good_snapshot, sizeof run->good_snapshot, "%s", run->last_snapshot);
 }
@@ -128,10 +128,10 @@ static struct step_record record_of(const struct grad_scaler *scaler)
 static void set_records(struct trainer *trainer)
 {
     for (int network = 0; network < ROLES; network++)
-        trainer->record[network] = record_of(&trainer->scaler[network]);
+        trainer->last.record[network] = record_of(&trainer->scaler[network]);
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
-        trainer->fake_record = record_of(&trainer->topology.fake);
-    trainer->last_place = (struct results_place){.step = trainer->progress.step,
+        trainer->last.fake_record = record_of(&trainer->topology.fake);
+    trainer->last.place = (struct results_place){.step = trainer->progress.step,
                                                  .images = trainer->progress.images};
 }
 
@@ -191,7 +191,7 @@ static enum status restore(struct run *run, const struct storm *storm)
 static void log_rollback(struct run *run, const struct storm *storm, int64_t from_step)
 {
     const struct trainer *trainer = &run->trainer;
-    const struct step_record *record = &trainer->record[storm->network];
+    const struct step_record *record = &trainer->last.record[storm->network];
     int number = trainer->progress.rollbacks, most = run->trainer.config.max_rollbacks;
     const char *slash = strrchr(run->good_snapshot, '/');
     const char *file = slash ? slash + 1 : run->good_snapshot;
@@ -211,7 +211,7 @@ static void log_rollback(struct run *run, const struct storm *storm, int64_t fro
 
 static enum status roll_back(struct run *run, const struct storm *storm)
 {
-    int64_t from_step = run->trainer.last_place.step;
+    int64_t from_step = run->trainer.last.place.step;
     event_storm(run, storm, "rollback");
     TRY(drop_pending(&run->trainer));
     report_take_samples(&run->report);
@@ -303,7 +303,7 @@ static enum status save_with_layers(struct run *run, const struct storm *storm)
 static void log_layers(struct run *run, const struct storm *storm)
 {
     const struct trainer *trainer = &run->trainer;
-    double scale = (double)trainer->record[storm->network].scale_after;
+    double scale = (double)trainer->last.record[storm->network].scale_after;
     const char *layers = storm->skip.facts.fp32_layers,
                *name = role_letter(storm->network);
     char text[32];

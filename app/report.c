@@ -132,13 +132,15 @@ static void fill_facts(struct report *report, struct dashboard *facts)
     facts->elapsed_sec = trainer->progress.elapsed_sec;
     facts->epoch = trainer_epoch(trainer);
     for (int network = 0; network < ROLES; network++) {
-        facts->skipped[network] = trainer->record[network].skipped;
-        facts->held[network] = trainer->record[network].held;
+        facts->skipped[network] = trainer->last.record[network].skipped;
+        facts->held[network] = trainer->last.record[network].held;
         facts->clip_norm[network] = trainer->topology.network[network].clip_norm;
-        fill_scale(facts, network, &trainer->scaler[network], &trainer->record[network]);
+        fill_scale(facts, network, &trainer->scaler[network],
+                   &trainer->last.record[network]);
     }
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
-        fill_scale(facts, SCALE_D_FAKE, &trainer->topology.fake, &trainer->fake_record);
+        fill_scale(facts, SCALE_D_FAKE, &trainer->topology.fake,
+                   &trainer->last.fake_record);
     facts->grid_columns = config->grid_columns;
     facts->grid_rows = config->grid_rows;
     facts->tile_w = facts->tile_h = config->resolution;
@@ -224,7 +226,7 @@ static void show_step(struct report *report)
 static void add_record(struct report *report, int slot)
 {
     const struct trainer *trainer = report->trainer;
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     int network = train_slot_network(trainer, slot);
     struct tick *tick = &report->tick;
     tick->skipped_in_tick[network] += record->was_skipped;
@@ -236,7 +238,7 @@ static void add_record(struct report *report, int slot)
     }
     if (slot < trainer->results.fake_count)
         statistic_add(&tick->fake_scale_over_tick,
-                      (double)trainer->last.fakes[slot].scale_after);
+                      (double)trainer->last.view.fakes[slot].scale_after);
 }
 
 void report_step(struct report *report)
@@ -282,9 +284,9 @@ static void finish_tick(struct report *report, double now)
     tick->cpu_mem_gb = peak_memory_gb();
     for (int network = 0; network < ROLES; network++) {
         tick->scale[network] =
-            scale_now(&trainer->scaler[network], &trainer->record[network]);
-        tick->skipped[network] = trainer->record[network].skipped;
-        tick->held[network] = trainer->record[network].held;
+            scale_now(&trainer->scaler[network], &trainer->last.record[network]);
+        tick->skipped[network] = trainer->last.record[network].skipped;
+        tick->held[network] = trainer->last.record[network].held;
     }
 }
 

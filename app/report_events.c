@@ -39,7 +39,7 @@ static void write_event(struct report *report, json_t *event, int64_t step, doub
 // Of the step that was last collected.
 static void write_step_event(struct report *report, json_t *event)
 {
-    const struct results_place *place = &report->trainer->last_place;
+    const struct results_place *place = &report->trainer->last.place;
     write_event(report, event, place->step, (double)place->images / 1000.0);
 }
 
@@ -65,7 +65,7 @@ static json_t *scale_event(const char *word, int network,
 // Its record of this optimizer step, or NULL.
 static const struct step_record *fake_record(const struct trainer *trainer, int slot)
 {
-    return slot < trainer->results.fake_count ? &trainer->last.fakes[slot] : NULL;
+    return slot < trainer->results.fake_count ? &trainer->last.view.fakes[slot] : NULL;
 }
 
 // "real", "fakes", "both" or "their sum"; NULL where D has one scale.
@@ -74,7 +74,7 @@ static const char *overflowed_loss(const struct trainer *trainer, int slot)
     const struct step_record *fake = fake_record(trainer, slot);
     if (!fake)
         return NULL;
-    int real = step_has_overflowed(&trainer->last.records[slot]);
+    int real = step_has_overflowed(&trainer->last.view.records[slot]);
     int fakes = step_has_overflowed(fake);
     if (!real && !fakes)
         return "their sum";
@@ -105,7 +105,7 @@ static void event_fake_growth(struct report *report, int slot)
     if (!fake || fake->scale_after <= fake->scale_used)
         return;
     run_folder_log(report->folder, "step %lld: D's scale on fakes grew to %s",
-                   (long long)report->trainer->last_place.step,
+                   (long long)report->trainer->last.place.step,
                    scale_text(fake->scale_after, after, sizeof after));
     json_t *event = json_pack("{s:s, s:s}", "event", "growth", "net", "D");
     json_object_set_new(event, "loss", json_string("fakes"));
@@ -146,7 +146,7 @@ static const char *counts_text(const struct diagnosis *diagnosis, char *text,
 static const char *change_text(const struct trainer *trainer, int slot, char *text,
                                size_t bytes)
 {
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     const struct step_record *fake = fake_record(trainer, slot);
     char before[32], after[32];
     int length = snprintf(text, bytes, "; scale %s -> %s",
@@ -164,7 +164,7 @@ static const char *change_text(const struct trainer *trainer, int slot, char *te
 // Of D, where its loss on fakes has a scale: what that one found counts too.
 static const char *reason_text(const struct trainer *trainer, int slot)
 {
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     const struct step_record *fake = fake_record(trainer, slot);
     return overflow_word(fake && !step_has_overflowed(record) ? fake : record);
 }
@@ -205,7 +205,7 @@ static void draw_batch(struct report *report, struct outlier *outlier, size_t *i
     images[outlier->place] = images[0];
     images[0] = outlier->image;
     snprintf(outlier->picture, sizeof outlier->picture, "batch-step%lld.png",
-             (long long)report->trainer->last_place.step);
+             (long long)report->trainer->last.place.step);
     if (report_write_images(report, images, count, outlier->picture) != STATUS_OK) {
         report_print(report, "warning: %s", status_message());
         outlier->picture[0] = '\0';
@@ -269,7 +269,7 @@ static void add_diagnosis(json_t *event, const struct diagnosis *diagnosis)
 static void event_skip(struct report *report, int slot, char place[WATCH_PLACE])
 {
     const struct trainer *trainer = report->trainer;
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     int network = train_slot_network(trainer, slot);
     struct diagnosis diagnosis;
     struct outlier outlier = {.place = -1};
@@ -280,7 +280,7 @@ static void event_skip(struct report *report, int slot, char place[WATCH_PLACE])
     overflow_advice(diagnosis.cause, &diagnosis.facts, role_letter(network), outlier.text,
                     advice, sizeof advice);
     run_folder_log(report->folder, "step %lld: %s skipped, %s%s%s%s%s%s%s%s",
-                   (long long)trainer->last_place.step, role_letter(network),
+                   (long long)trainer->last.place.step, role_letter(network),
                    reason_text(trainer, slot), place[0] ? " (first in " : "", place,
                    place[0] ? ")" : "", change_text(trainer, slot, change, sizeof change),
                    counts_text(&diagnosis, counts, sizeof counts), advice[0] ? "; " : "",
@@ -301,9 +301,10 @@ static void event_held(struct report *report, int slot)
     const struct trainer *trainer = report->trainer;
     int network = train_slot_network(trainer, slot);
     run_folder_log(report->folder, "step %lld: %s held back, because %s overflowed",
-                   (long long)trainer->last_place.step, role_letter(network),
+                   (long long)trainer->last.place.step, role_letter(network),
                    role_letter(!network));
-    write_step_event(report, scale_event("held", network, &trainer->last.records[slot]));
+    write_step_event(report,
+                     scale_event("held", network, &trainer->last.view.records[slot]));
 }
 
 // A scale that moved without a skip of its network: it grew, or is shared.
@@ -313,7 +314,7 @@ static void event_rescale(struct report *report, int network,
     int has_grown = record->scale_after > record->scale_used;
     char after[32];
     run_folder_log(report->folder, "step %lld: %s's scale %s to %s",
-                   (long long)report->trainer->last_place.step, role_letter(network),
+                   (long long)report->trainer->last.place.step, role_letter(network),
                    has_grown ? "grew" : "went down with the other's",
                    scale_text(record->scale_after, after, sizeof after));
     write_step_event(report,
@@ -343,19 +344,19 @@ void event_write_scales(struct report *report, json_t *event)
 {
     const struct trainer *trainer = report->trainer;
     json_object_set_new(event, "scale_g",
-                        json_real((double)trainer->record[ROLE_G].scale_after));
+                        json_real((double)trainer->last.record[ROLE_G].scale_after));
     json_object_set_new(event, "scale_d",
-                        json_real((double)trainer->record[ROLE_D].scale_after));
+                        json_real((double)trainer->last.record[ROLE_D].scale_after));
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
         json_object_set_new(event, "scale_d_fake",
-                            json_real((double)trainer->fake_record.scale_after));
+                            json_real((double)trainer->last.fake_record.scale_after));
     write_step_event(report, event);
 }
 
 void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLACE])
 {
     const struct trainer *trainer = report->trainer;
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     int network = train_slot_network(trainer, slot);
     int is_moved = record->scale_after != record->scale_used;
     place[0] = '\0';

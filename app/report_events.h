@@ -55,7 +55,7 @@
 #include "app/report.h"
 
 /* All that an optimizer step of the step that was just taken gives rise to:
- * trainer->last.records[slot]. `place` receives where it overflowed ("d.conv3: weight
+ * trainer->last.view.records[slot]. `place` receives where it overflowed ("d.conv3: weight
  * gradient"), or "". */
 void event_optimizer_step(struct report *report, int slot, char place[WATCH_PLACE]);
 

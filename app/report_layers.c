@@ -104,7 +104,7 @@ struct look_line {
 
 static double kimg_of(const struct report *report)
 {
-    return (double)report->trainer->last_place.images / 1000.0;
+    return (double)report->trainer->last.place.images / 1000.0;
 }
 
 static void begin_line(const struct report *report, struct look_line *line,
@@ -112,7 +112,7 @@ static void begin_line(const struct report *report, struct look_line *line,
 {
     line->reason = reason;
     line->tensors = json_array();
-    layer_column_begin(&line->column, report->trainer->last_place.step, kimg_of(report));
+    layer_column_begin(&line->column, report->trainer->last.place.step, kimg_of(report));
     line->column.is_skip = is_skip;
 }
 
@@ -152,12 +152,12 @@ static void add_remains(const struct report *report, json_t *tensors,
     int network = train_slot_network(trainer, slot);
     add_tensors(report, tensors, column, network == ROLE_G ? PASS_G_MAIN : PASS_D_FAKE,
                 &trainer->survey[network],
-                trainer->last.stats + slot * trainer->results.stats_count, NULL);
+                trainer->last.view.stats + slot * trainer->results.stats_count, NULL);
 }
 
 static void end_line(struct report *report, struct look_line *line)
 {
-    const struct step_record *record = report->trainer->record;
+    const struct step_record *record = report->trainer->last.record;
     layers_add(monitor_layers(report->monitor), &line->column);
     json_t *json = json_pack(
         "{s:s, s:o, s:f, s:f, s:I, s:f, s:i, s:I}", "reason", line->reason, "layers",
@@ -233,7 +233,7 @@ void report_layers(struct report *report)
         int is_g = train_slot_network(trainer, slot) == ROLE_G;
         const char *reason = is_g ? "skip G" : "skip D";
         const struct probe_view *skip = probe_of_skip(trainer, slot);
-        if (!trainer->last.records[slot].was_skipped)
+        if (!trainer->last.view.records[slot].was_skipped)
             continue;
         if (skip)
             write_view(report, skip, reason, 1);

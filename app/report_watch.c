@@ -184,8 +184,8 @@ void report_watch(struct report *report, int slot, const char *place)
 {
     const struct trainer *trainer = report->trainer;
     int network = train_slot_network(trainer, slot);
-    int found = watch_step(&report->watch, network, trainer->last_place.step,
-                           &trainer->last.records[slot], place);
+    int found = watch_step(&report->watch, network, trainer->last.place.step,
+                           &trainer->last.view.records[slot], place);
     if (found & (WATCH_OSCILLATES_G | WATCH_OSCILLATES_D))
         log_oscillation(report, slot);
     if (found & (WATCH_STUCK_G | WATCH_STUCK_D))

@@ -82,7 +82,7 @@ add_results()
     left_out="$left_out$(printf '%s\n' "$counts" | sed 1d)
 "
     # shellcheck disable=SC2046 # six numbers
-    set -- $(printf '%s\n' "$counts" | head -n 1)
+    set -- $(printf '%s\n' "$counts" | sed -n 1p)
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
     cuda_passed=$((cuda_passed + $4)) cuda_failed=$((cuda_failed + $5))
     cuda_skipped=$((cuda_skipped + $6))

@@ -55,12 +55,12 @@ struct session {
 static void write_skip(struct session *session, int slot)
 {
     const struct trainer *trainer = session->trainer;
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     json_t *event = json_pack(
         "{s:s, s:s, s:I, s:s, s:I, s:f, s:f}", "event", "skip", "scaler",
         bench_scaler_name(session->run->scaler), "seed", (json_int_t)session->run->seed,
         "net", train_slot_network(trainer, slot) == ROLE_G ? "G" : "D", "step",
-        (json_int_t)trainer->last_place.step, "scale_before", (double)record->scale_used,
+        (json_int_t)trainer->last.place.step, "scale_before", (double)record->scale_used,
         "scale_after", (double)record->scale_after);
     char *line = json_text(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(event);
@@ -75,7 +75,7 @@ static void keep_step(struct session *session)
     const struct trainer *trainer = session->trainer;
     struct history_point point = step_point(trainer);
     for (int slot = 0; slot < trainer->results.record_count; slot++)
-        if (trainer->last.records[slot].was_skipped)
+        if (trainer->last.view.records[slot].was_skipped)
             write_skip(session, slot);
     history_add(session->history, &point);
     session->run->steps = point.step;
@@ -136,14 +136,14 @@ static void mean_losses(struct bench_run *run, const struct history_point *point
 static void read_records(const struct trainer *trainer, struct bench_run *run)
 {
     for (int network = 0; network < ROLES; network++) {
-        const struct step_record *record = &trainer->record[network];
+        const struct step_record *record = &trainer->last.record[network];
         run->skipped[network] = record->skipped;
         run->held[network] = record->held;
         if (trainer->scaler[network].config.enabled)
             run->scale[network] = record->scale_after;
     }
     if (trainer->results.fake_count)
-        run->fake_scale = trainer->fake_record.scale_after;
+        run->fake_scale = trainer->last.fake_record.scale_after;
 }
 
 static enum status draw_samples(struct trainer *trainer, struct bench_run *run,

@@ -295,11 +295,11 @@ static void apply_network(struct trainer *trainer, const struct plan *plan, int 
         return;
     apply_scaler(trainer, &trainer->scaler[network], network, plan->scale[network]);
     struct scaler_state state = grad_scaler_read(&trainer->scaler[network]);
-    trainer->record[network].scale_after = state.scale;
-    trainer->record[network].growth_tracker = state.growth_tracker;
+    trainer->last.record[network].scale_after = state.scale;
+    trainer->last.record[network].growth_tracker = state.growth_tracker;
     if (network == ROLE_D && trainer->topology.kind == TOPOLOGY_PER_LOSS) {
         apply_scaler(trainer, &trainer->topology.fake, network, plan->scale[network]);
-        trainer->fake_record.scale_after =
+        trainer->last.fake_record.scale_after =
             grad_scaler_read(&trainer->topology.fake).scale;
     }
 }

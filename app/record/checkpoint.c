@@ -404,7 +404,7 @@ static enum status load_scalers(const struct checkpoint *checkpoint,
                                 const struct checkpoint_facts *facts)
 {
     for (int network = 0; network < ROLES; network++) {
-        TRY(load_scaler(&trainer->scaler[network], &trainer->record[network],
+        TRY(load_scaler(&trainer->scaler[network], &trainer->last.record[network],
                         &facts->scaler[network]));
     }
     if (trainer->topology.kind != TOPOLOGY_PER_LOSS)
@@ -415,7 +415,7 @@ static enum status load_scalers(const struct checkpoint *checkpoint,
             "%s: its state has no scaler_d_fake, which a run with --scaler "
             "per-loss needs; the file is damaged",
             checkpoint->path);
-    return load_scaler(&trainer->topology.fake, &trainer->fake_record,
+    return load_scaler(&trainer->topology.fake, &trainer->last.fake_record,
                        &facts->fake_scaler);
 }
 

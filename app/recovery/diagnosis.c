@@ -104,7 +104,7 @@ static int find_in_survey(const struct trainer *trainer, int slot,
 {
     const struct survey *survey = &trainer->survey[train_slot_network(trainer, slot)];
     const struct survey_stats *stats =
-        trainer->last.stats + slot * trainer->results.stats_count;
+        trainer->last.view.stats + slot * trainer->results.stats_count;
     struct nonfinite_place *place = &diagnosis->place;
     if (!survey_first_nonfinite(survey, stats, place))
         return 0;
@@ -241,9 +241,9 @@ static int had_finite_logits(const struct trainer *trainer, int slot)
 static void take_scale(const struct trainer *trainer, int slot,
                        struct overflow_facts *facts)
 {
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     const struct step_record *fake =
-        slot < trainer->results.fake_count ? &trainer->last.fakes[slot] : NULL;
+        slot < trainer->results.fake_count ? &trainer->last.view.fakes[slot] : NULL;
     if (fake && !step_has_overflowed(record))
         record = fake;
     facts->scale = record->scale_used;
@@ -253,7 +253,7 @@ static void take_scale(const struct trainer *trainer, int slot,
 
 void diagnose(const struct trainer *trainer, int slot, struct diagnosis *diagnosis)
 {
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     int network = train_slot_network(trainer, slot);
     *diagnosis = (struct diagnosis){
         .pass = "",
@@ -281,7 +281,7 @@ size_t diagnosis_images(const struct trainer *trainer, int slot, size_t *images,
     if (train_slot_network(trainer, slot) == ROLE_G)
         return 0;
     int64_t per_turn = (int64_t)config->batch * config->d.accum;
-    int64_t first = trainer->last_place.images - config_step_images(config) +
+    int64_t first = trainer->last.place.images - config_step_images(config) +
                     (int64_t)slot * per_turn;
     size_t count = (size_t)per_turn < room ? (size_t)per_turn : room;
     enum status status = batch_indices(trainer->dataset, trainer_stream_seed(trainer),

@@ -8,7 +8,7 @@
 // In any of the network's optimizer steps, at any of its scales.
 static int is_at_floor(const struct trainer *trainer, int network)
 {
-    const struct results_view *last = &trainer->last;
+    const struct results_view *last = &trainer->last.view;
     for (int slot = 0; slot < trainer->results.record_count; slot++) {
         if (train_slot_network(trainer, slot) != network ||
             !last->records[slot].was_skipped)
@@ -25,7 +25,7 @@ static void diagnose_last_skip(const struct trainer *trainer, struct storm *stor
 {
     for (int slot = trainer->results.record_count - 1; slot >= 0; slot--)
         if (train_slot_network(trainer, slot) == storm->network &&
-            trainer->last.records[slot].was_skipped) {
+            trainer->last.view.records[slot].was_skipped) {
             diagnose(trainer, slot, &storm->skip);
             return;
         }
@@ -75,7 +75,7 @@ static void log_reason(const struct trainer *trainer, struct storm *storm)
 
 int storm_find_in(const struct trainer *trainer, int network, struct storm *storm)
 {
-    const struct step_record *record = &trainer->record[network];
+    const struct step_record *record = &trainer->last.record[network];
     int at_floor = is_at_floor(trainer, network);
     if (!at_floor && record->skipped_in_a_row < trainer->config.max_skips)
         return 0;

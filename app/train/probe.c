@@ -356,8 +356,8 @@ void probe_end_at_one(struct trainer *trainer, int network, int slot,
 static const struct probe_view *view_if_new(const struct trainer *trainer, int slot)
 {
     const struct probe_view *view =
-        view_of(&trainer->probe, trainer->last_place.step, slot);
-    return view->step > 0 && view->step == trainer->last_place.step ? view : NULL;
+        view_of(&trainer->probe, trainer->last.place.step, slot);
+    return view->step > 0 && view->step == trainer->last.place.step ? view : NULL;
 }
 
 const struct probe_view *probe_of_step(const struct trainer *trainer)

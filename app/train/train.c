@@ -10,12 +10,14 @@ int train_pending(const struct trainer *trainer)
  * moves after each optimizer step, D's is where G's step left it. */
 static void take_records(struct trainer *trainer)
 {
-    struct step_record *d = &trainer->record[ROLE_D];
-    const struct step_record *g = &trainer->record[ROLE_G];
+    struct step_record *d = &trainer->last.record[ROLE_D];
+    const struct step_record *g = &trainer->last.record[ROLE_G];
     for (int slot = 0; slot < trainer->results.record_count; slot++)
-        trainer->record[train_slot_network(trainer, slot)] = trainer->last.records[slot];
+        trainer->last.record[train_slot_network(trainer, slot)] =
+            trainer->last.view.records[slot];
     if (trainer->results.fake_count)
-        trainer->fake_record = trainer->last.fakes[trainer->results.fake_count - 1];
+        trainer->last.fake_record =
+            trainer->last.view.fakes[trainer->results.fake_count - 1];
     if (trainer->topology.kind != TOPOLOGY_SHARED_PER_STEP)
         return;
     d->scale_after = g->scale_after;
@@ -27,7 +29,7 @@ static void take_records(struct trainer *trainer)
 
 enum status train_collect(struct trainer *trainer)
 {
-    TRY(results_take(&trainer->results, &trainer->last, &trainer->last_place));
+    TRY(results_take(&trainer->results, &trainer->last.view, &trainer->last.place));
     take_records(trainer);
     return STATUS_OK;
 }
@@ -56,9 +58,9 @@ struct step_losses train_turn_losses(const struct trainer *trainer, int turn)
     const struct passes *passes = &trainer->gan.passes;
     struct step_losses losses = {0};
     const struct loss_sums *sums[ROLES] = {
-        [ROLE_D] =
-            trainer->last.sums + passes_count(passes, ROLE_D) * turn * config->d.accum,
-        [ROLE_G] = trainer->last.sums +
+        [ROLE_D] = trainer->last.view.sums +
+                   passes_count(passes, ROLE_D) * turn * config->d.accum,
+        [ROLE_G] = trainer->last.view.sums +
                    passes_count(passes, ROLE_D) * config_step_batches(config)};
     for (int pass = 0; pass < passes->count; pass++) {
         enum role role = passes->row[pass].trains;

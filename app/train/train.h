@@ -23,7 +23,7 @@ void train_real_again(struct trainer *trainer);
 /* Steps that are queued and not collected. */
 int train_pending(const struct trainer *trainer);
 
-/* Waits for the oldest of them: trainer->last and trainer->record[] then tell what it
+/* Waits for the oldest of them: trainer->last.view and trainer->last.record[] then tell what it
  * did. STATUS_FAILED is a device fault, which is named. */
 enum status train_collect(struct trainer *trainer);
 

@@ -29,6 +29,14 @@ struct progress {
     int rollbacks; // so far; they choose the order of images and latents
 };
 
+/* What a step did, as reports and recovery read it. */
+struct step_result {
+    struct results_place place; // the counters after it
+    struct results_view view;   // losses, records, and what skipped steps held
+    // Of each network's last optimizer step, in this step or before; of topology.fake.
+    struct step_record record[ROLES], fake_record;
+};
+
 #define FOUND_SCALES_TEXT 1024
 
 struct trainer {
@@ -39,9 +47,7 @@ struct trainer {
     struct gan gan;
     struct adam adam[ROLES];
     struct grad_scaler scaler[ROLES];
-    struct step_record record[ROLES]; // of the last optimizer steps that were collected
-    struct topology topology;         // of their scalers
-    struct step_record fake_record;   // the same of topology.fake
+    struct topology topology; // of their scalers
     struct ema ema;
     struct device *sample_stream; // samples are drawn beside the training
     struct sampler sampler;
@@ -55,8 +61,7 @@ struct trainer {
     struct arena arena;          // of planted and small things
 
     struct results results;
-    struct results_view last; // of the last step that was collected
-    struct results_place last_place;
+    struct step_result last; // of the last step that was collected
 
     char found_scales[FOUND_SCALES_TEXT]; // by init-scale auto (init_scale.h), for info
 };

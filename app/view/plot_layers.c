@@ -145,10 +145,10 @@ static int is_seen(const struct layer_cell *cell)
 }
 
 static void draw_cell(const struct canvas *canvas, const struct map *map,
-                      const struct layer_column *column, int row,
-                      enum layer_tensor tensor, struct area area)
+                      const struct layer_column *column, int row, int tensor,
+                      struct area area)
 {
-    struct layer_cell cell = layer_column_cell(column, row, tensor);
+    struct layer_cell cell = layer_column_cell(column, row, (enum layer_tensor)tensor);
     if (!is_seen(&cell))
         return;
     if (cell.has_overflowed && map->kind == MAP_HEADROOM)
@@ -164,8 +164,8 @@ static double kimg_x(const struct map *map, int tensor, double kimg)
     return block_x(map, tensor) + map->block_width * kimg / map->kimg;
 }
 
-static void draw_row(const struct canvas *canvas, const struct map *map,
-                     enum layer_tensor tensor, int row)
+static void draw_row(const struct canvas *canvas, const struct map *map, int tensor,
+                     int row)
 {
     const struct layers_view *layers = map->layers;
     const double end = block_x(map, tensor) + map->block_width;
@@ -188,8 +188,7 @@ static void draw_row(const struct canvas *canvas, const struct map *map,
     }
 }
 
-static void draw_block(const struct canvas *canvas, const struct map *map,
-                       enum layer_tensor tensor)
+static void draw_block(const struct canvas *canvas, const struct map *map, int tensor)
 {
     cairo_save(canvas->cairo);
     cairo_set_antialias(canvas->cairo, CAIRO_ANTIALIAS_NONE);

@@ -6,7 +6,7 @@
 
 int step_was_clipped(const struct trainer *trainer, int slot)
 {
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     float most = trainer->topology.network[train_slot_network(trainer, slot)].clip_norm;
     return most > 0.0f && !record->was_skipped &&
            clip_factor(record->grad_norm, most) < 1.0f;
@@ -21,10 +21,10 @@ static void count_one(uint8_t *count, int is_one)
 static void add_to_point(struct history_point *point, const struct trainer *trainer,
                          int slot)
 {
-    const struct step_record *record = &trainer->last.records[slot];
+    const struct step_record *record = &trainer->last.view.records[slot];
     int network = train_slot_network(trainer, slot), by_fake = 0, by_own = 1;
     if (slot < trainer->results.fake_count) {
-        by_fake = step_has_overflowed(&trainer->last.fakes[slot]);
+        by_fake = step_has_overflowed(&trainer->last.view.fakes[slot]);
         by_own = !by_fake || step_has_overflowed(record);
     }
     count_one(&point->skipped[network], record->was_skipped && by_own);
@@ -38,8 +38,8 @@ static void add_to_point(struct history_point *point, const struct trainer *trai
 struct history_point step_point(const struct trainer *trainer)
 {
     struct step_losses losses = train_losses(trainer);
-    struct history_point point = {.step = trainer->last_place.step,
-                                  .kimg = (double)trainer->last_place.images / 1000.0};
+    struct history_point point = {.step = trainer->last.place.step,
+                                  .kimg = (double)trainer->last.place.images / 1000.0};
     point.loss[ROLE_G] =
         (float)(losses.of[PASS_G_MAIN].loss / losses.of[PASS_G_MAIN].count);
     point.loss[ROLE_D] =
@@ -47,9 +47,9 @@ struct history_point step_point(const struct trainer *trainer)
                 losses.of[PASS_D_FAKE].loss / losses.of[PASS_D_FAKE].count);
     for (int network = 0; network < ROLES; network++)
         if (trainer->scaler[network].config.enabled)
-            point.scale[network] = trainer->record[network].scale_after;
+            point.scale[network] = trainer->last.record[network].scale_after;
     if (trainer->topology.kind == TOPOLOGY_PER_LOSS)
-        point.scale[SCALE_D_FAKE] = trainer->fake_record.scale_after;
+        point.scale[SCALE_D_FAKE] = trainer->last.fake_record.scale_after;
     for (int slot = 0; slot < trainer->results.record_count; slot++)
         add_to_point(&point, trainer, slot);
     return point;

@@ -243,7 +243,7 @@ static void test_an_inf_in_any_batch_spoils_the_whole_step(void **state)
         watched.spoilt_loss = loss;
         step(&trainer);
         for (int network = 0; network < ROLES; network++) {
-            const struct step_record *record = &trainer.record[network];
+            const struct step_record *record = &trainer.last.record[network];
             int is_spoilt = loss >= 0 && (network == ROLE_G) == (loss >= 4);
             assert_int_equal(record->updates, 1);
             assert_int_equal(record->skipped, is_spoilt);

@@ -67,11 +67,11 @@ static void test_a_change_reaches_the_device_the_config_and_the_next_step(void *
     assert_true(changes.of[1].scale_after == 64.0f);
     assert_true(trainer.config.g.lr == 0.5 && trainer.adam[ROLE_G].config.lr == 0.5f);
     assert_int_equal(trainer.config.d.growth_interval, 2);
-    assert_true(trainer.record[ROLE_D].scale_after == 64.0f);
+    assert_true(trainer.last.record[ROLE_D].scale_after == 64.0f);
     step(&trainer);
-    const struct step_record *d = &trainer.record[ROLE_D];
+    const struct step_record *d = &trainer.last.record[ROLE_D];
     assert_true(d->scale_used == 64.0f && d->scale_after == 128.0f);
-    assert_true(trainer.record[ROLE_G].scale_after == 1024.0f);
+    assert_true(trainer.last.record[ROLE_G].scale_after == 1024.0f);
     trainer_release(&trainer);
 }
 
@@ -179,7 +179,7 @@ static void test_one_scale_for_both_gets_every_change_in_both_networks(void **st
         refuse(&trainer, "g.growth_interval=5\nd.growth_interval=6",
                "one scale between them");
         step(&trainer);
-        assert_true(trainer.record[ROLE_D].scale_used == 32.0f);
+        assert_true(trainer.last.record[ROLE_D].scale_used == 32.0f);
         trainer_release(&trainer);
     }
 }
@@ -193,8 +193,8 @@ static void test_both_of_ds_losses_get_its_scale(void **state)
     step(&trainer);
     change(&trainer, "d.scale=16\nd.growth_factor=4\nd.growth_interval=1", &changes);
     step(&trainer);
-    assert_true(trainer.record[ROLE_D].scale_after == 64.0f);
-    assert_true(trainer.fake_record.scale_after == 64.0f);
+    assert_true(trainer.last.record[ROLE_D].scale_after == 64.0f);
+    assert_true(trainer.last.fake_record.scale_after == 64.0f);
     trainer_release(&trainer);
 }
 
@@ -237,7 +237,7 @@ static void test_without_scaling_only_the_optimizer_can_be_changed(void **state)
     change(&trainer, "g.clip_norm=0.5", &changes);
     assert_true(trainer.topology.network[ROLE_G].clip_norm == 0.5f);
     step(&trainer);
-    assert_true(trainer.record[ROLE_G].grad_norm > 0.0f);
+    assert_true(trainer.last.record[ROLE_G].grad_norm > 0.0f);
     trainer_release(&trainer);
 }
 
@@ -256,7 +256,7 @@ static void test_a_network_without_a_scale_beside_one_with_it_keeps_none(void **
     assert_int_equal(changes.count, 2);
     assert_int_equal(trainer.scaler[ROLE_D].config.enabled, 0);
     step(&trainer);
-    assert_true(trainer.record[ROLE_G].scale_used == 64.0f);
+    assert_true(trainer.last.record[ROLE_G].scale_used == 64.0f);
     trainer_release(&trainer);
 }
 

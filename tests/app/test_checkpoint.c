@@ -289,13 +289,13 @@ static void test_scales_and_counts_can_be_shown_before_a_step_is_taken(void **st
     (void)digest_of_trainer(&saved);
     open_trainer(&loaded);
     for (int network = 0; network < ROLES; network++)
-        loaded.record[network] = (struct step_record){0};
-    loaded.fake_record = (struct step_record){0};
+        loaded.last.record[network] = (struct step_record){0};
+    loaded.last.fake_record = (struct step_record){0};
     load(&loaded);
     for (int network = 0; network < ROLES; network++)
-        same_counts(&loaded.record[network], &saved.record[network]);
-    same_counts(&loaded.fake_record, &saved.fake_record);
-    assert_true(saved.record[ROLE_G].updates == 1);
+        same_counts(&loaded.last.record[network], &saved.last.record[network]);
+    same_counts(&loaded.last.fake_record, &saved.last.fake_record);
+    assert_true(saved.last.record[ROLE_G].updates == 1);
     trainer_release(&saved);
     trainer_release(&loaded);
 }

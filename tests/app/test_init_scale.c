@@ -61,11 +61,11 @@ static int overflows_at(const struct config *config, const struct found_scale *f
     open_trainer(&trainer, &once);
     step(&trainer);
     for (int slot = 0; slot < trainer.results.record_count; slot++) {
-        const struct step_record *record = &trainer.last.records[slot];
+        const struct step_record *record = &trainer.last.view.records[slot];
         if (train_slot_network(&trainer, slot) != found->network)
             continue;
         if (strcmp(found->loss, "fakes") == 0)
-            record = &trainer.last.fakes[slot];
+            record = &trainer.last.view.fakes[slot];
         count += record->found_inf != 0.0f || record->found_inf_unscaled != 0.0f;
     }
     trainer_release(&trainer);
@@ -354,7 +354,7 @@ static int64_t skips_in(const struct config *config, int steps, int64_t skips[2]
     for (int i = 0; i < steps; i++)
         step(&trainer);
     for (int network = 0; network < ROLES; network++)
-        skips[network] = trainer.record[network].skipped;
+        skips[network] = trainer.last.record[network].skipped;
     trainer_release(&trainer);
     return skips[ROLE_G] + skips[ROLE_D];
 }

@@ -78,7 +78,7 @@ static void step(struct live *live)
 
 static int is_quiet(const struct live *live)
 {
-    const struct step_record *record = &live->trainer.record[ROLE_D];
+    const struct step_record *record = &live->trainer.last.record[ROLE_D];
     return record->scale_after <= live->report.watch.of[ROLE_D].good &&
            live->report.quiet_steps[ROLE_D] >= INTERVAL / OUTLIER_QUIET;
 }
@@ -128,7 +128,7 @@ static void test_an_image_that_d_calls_false_is_found_by_its_position(void **sta
         settle(&live);
         size_t image = plant_fake(&live, rows[i]);
         step(&live);
-        assert_int_equal(live.trainer.last.records[0].was_skipped, 1);
+        assert_int_equal(live.trainer.last.view.records[0].was_skipped, 1);
         char picture[1100], *at = picture;
         long long number = (long long)live.trainer.progress.step;
         at += snprintf(picture, sizeof picture, "%s/", live.folder.path);
@@ -156,7 +156,7 @@ static void test_a_whole_batch_that_d_calls_false_is_no_outlier(void **state)
     for (int row = 0; row < 16; row++)
         plant_fake(&live, row);
     step(&live);
-    assert_int_equal(live.trainer.last.records[0].was_skipped, 1);
+    assert_int_equal(live.trainer.last.view.records[0].was_skipped, 1);
     assert_int_equal(
         lines_with(live.folder.path, "events.jsonl", "\"cause\":\"outlier\""), 0);
     close_live(&live);

@@ -570,7 +570,7 @@ static void test_steps_on_their_way_stay_when_a_layer_is_moved_to_f32(void **sta
     json_decref(moves);
     assert_int_equal(run->trainer.progress.step, 20);
     assert_int_equal(history_count(monitor_history(run->monitor)), 20);
-    assert_int_equal(run->trainer.record[ROLE_G].updates, 20);
+    assert_int_equal(run->trainer.last.record[ROLE_G].updates, 20);
     report_close(&run->report);
     monitor_destroy(run->monitor);
     run_folder_close(&run->folder);

@@ -151,9 +151,9 @@ static void test_an_overflow_of_it_skips_d_and_is_named(void **state)
     struct trainer trainer;
     open_with(&trainer, &config, 0x1p30f, 1.0f);
     step(&trainer);
-    assert_true(trainer.record[ROLE_D].was_skipped);
-    assert_true(trainer.record[ROLE_D].scale_after == 128.0f);
-    assert_false(trainer.record[ROLE_G].was_skipped);
+    assert_true(trainer.last.record[ROLE_D].was_skipped);
+    assert_true(trainer.last.record[ROLE_D].scale_after == 128.0f);
+    assert_false(trainer.last.record[ROLE_G].was_skipped);
     struct diagnosis diagnosis;
     diagnose(&trainer, 0, &diagnosis);
     assert_string_equal(diagnosis.pass, "penalty");

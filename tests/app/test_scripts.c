@@ -41,17 +41,20 @@ static const struct {
      "threads\"; esac\n[ \"$1\" != info ] || exit 0\n"
      "echo twinscale >>\"$LOG\"\nfor word; do echo \"[$word]\" >>\"$LOG\"; done\n"
      "echo \"grid: here.png\"\n"},
-    // Writes the attributes in RELEASE or SANITIZE as ctest does, one on a line.
+    // Writes as many tests as RELEASE or SANITIZE have, as ctest does.
     {"ctest", "echo \"ctest $*\" >>\"$LOG\"\n"
               "[ -z \"${TWINSCALE_ISA-}\" ] || "
               "echo \"under $TWINSCALE_ISA $TWINSCALE_THREADS\" >>\"$LOG\"\n"
               "while [ \"$1\" != --output-junit ]; do shift; done\n"
               "case \"$2\" in *release*) counts=$RELEASE ;; *) counts=$SANITIZE ;; esac\n"
               "[ -n \"$counts\" ] || exit \"${CTEST_EXIT-0}\"\n"
-              "{ echo '<testsuite name=\"(empty)\"'; for one in $counts; do echo \"	"
-              "$one\"; done\n"
-              "echo '	hostname=\"\"'; echo '>'\n"
-              "echo '<testcase name=\"a\" tests=\"999\" failures=\"999\"/>'; } >\"$2\"\n"
+              "eval \"$counts\"; left=$((tests - failures - disabled - skipped))\n"
+              "several() { for i in $(seq \"$1\"); do\n"
+              "    printf '	<testcase name=\"a\" status=\"%s\">\\n' \"$2\"\n"
+              "    printf '		<system-out>x\\n</system-out>\\n	"
+              "</testcase>\\n'; done; }\n"
+              "{ several \"$left\" run; several \"$failures\" fail\n"
+              "several \"$disabled\" disabled; several \"$skipped\" notrun; } >\"$2\"\n"
               "exit \"${CTEST_EXIT-0}\"\n"},
 };
 
@@ -83,10 +86,11 @@ static int set_up(void **state)
         output, sizeof output,
         "set -e; cd '%s'; mkdir bin tree tree/app tree/tests elsewhere\n"
         "cp '%s'/../app/install_packages.sh '%s'/../app/quickstart.sh tree/app\n"
-        "cp '%s'/run.sh tree/tests\n"
-        "for tool in sh env dirname sed tr rm ln mkdir mktemp cat chmod; do\n"
+        "cp '%s'/run.sh '%s'/count.awk tree/tests\n"
+        "for tool in sh env dirname sed rm ln mkdir mktemp cat chmod awk sort uniq seq; "
+        "do\n"
         "    ln -s \"$(command -v \"$tool\")\" bin; done\n",
-        in_quotes, TESTS_IN_QUOTES, TESTS_IN_QUOTES, TESTS_IN_QUOTES);
+        in_quotes, TESTS_IN_QUOTES, TESTS_IN_QUOTES, TESTS_IN_QUOTES, TESTS_IN_QUOTES);
     if (status != 0)
         fail_msg("%s", output);
     for (size_t i = 0; i < sizeof fakes / sizeof *fakes; i++)

@@ -96,7 +96,7 @@ static void test_no_gradient_of_an_earlier_step_reaches_a_later_one(void **state
     }
     for (int network = 0; network < ROLES; network++) {
         assert_true(same_block(&clean, &spoilt, network, 0));
-        assert_int_equal(spoilt.record[network].skipped, 0);
+        assert_int_equal(spoilt.last.record[network].skipped, 0);
     }
     trainer_release(&clean);
     trainer_release(&spoilt);
@@ -162,8 +162,8 @@ static void test_a_scale_per_loss_makes_the_same_gradients(void **state)
     step(&two);
     step(&three);
     const struct net *a = &two.gan.net[ROLE_D], *b = &three.gan.net[ROLE_D];
-    assert_int_equal(three.fake_record.updates, 2);
-    assert_int_equal(three.fake_record.growth_tracker, 2);
+    assert_int_equal(three.last.fake_record.updates, 2);
+    assert_int_equal(three.last.fake_record.growth_tracker, 2);
     for (size_t i = 0; i < a->param_elements; i++) // those of three are unscaled
         assert_true(a->grads[i] == b->grads[i] * 1024.0f);
     assert_true(same_block(&two, &three, ROLE_D, 0));
@@ -179,8 +179,8 @@ static void test_one_scale_for_every_step_stands_alike_in_both_records(void **st
     open_scaled(&trainer, SCALER_SHARED_PER_STEP, 1024.0, 1024.0);
     step(&trainer);
     // Two steps of D and G's, which came last.
-    assert_int_equal(trainer.record[ROLE_G].growth_tracker, 3);
-    assert_int_equal(trainer.record[ROLE_D].growth_tracker, 3);
+    assert_int_equal(trainer.last.record[ROLE_G].growth_tracker, 3);
+    assert_int_equal(trainer.last.record[ROLE_D].growth_tracker, 3);
     trainer_release(&trainer);
 }
 
@@ -199,7 +199,8 @@ static void test_networks_that_cannot_be_built_anew_stay_what_they_are(void **st
     step(&plain);
     for (int network = 0; network < ROLES; network++) {
         assert_true(same_block(&tried, &plain, network, 0));
-        assert_int_equal(tried.record[network].updates, plain.record[network].updates);
+        assert_int_equal(tried.last.record[network].updates,
+                         plain.last.record[network].updates);
     }
     trainer_release(&tried);
     trainer_release(&plain);
@@ -219,7 +220,7 @@ static void test_networks_that_are_built_anew_have_the_new_types(void **state)
     assert_int_equal(trainer.gan.net[ROLE_D].node[1].dtype, DTYPE_F16);
     assert_int_equal(trainer_start_data(&trainer), STATUS_OK);
     step(&trainer);
-    assert_int_equal(trainer.record[ROLE_D].updates, 2); // of a first step
+    assert_int_equal(trainer.last.record[ROLE_D].updates, 2); // of a first step
     trainer_release(&trainer);
 }
 
@@ -321,7 +322,7 @@ static void test_the_losses_of_a_step_are_of_every_image_of_each_kind(void **sta
     step(&trainer);
     for (int turn = 0; turn < 2; turn++) {
         struct step_losses losses = train_turn_losses(&trainer, turn);
-        const struct loss_sums *sums = trainer.last.sums + (size_t)turn * 6;
+        const struct loss_sums *sums = trainer.last.view.sums + (size_t)turn * 6;
         double real = 0.0, fake = 0.0;
         for (int part = 0; part < 3; part++) {
             real += sums[2 * part].loss;

@@ -264,7 +264,7 @@ static int plant_image(struct measured *run)
     size_t pixels = (size_t)dataset->resolution * (size_t)dataset->resolution;
     size_t channels = (size_t)dataset->channels;
     if (run->quiet < INTERVAL / 2 ||
-        (double)trainer->record[ROLE_D].scale_after > run->good)
+        (double)trainer->last.record[ROLE_D].scale_after > run->good)
         return 0;
     batch_indices(dataset, trainer_stream_seed(trainer),
                   (uint64_t)trainer->progress.images, (size_t)trainer->config.batch,
@@ -301,7 +301,7 @@ static void plant(struct measured *run, int64_t step)
 
 static void follow_d(struct measured *run)
 {
-    const struct step_record *record = &run->trainer.last.records[0];
+    const struct step_record *record = &run->trainer.last.view.records[0];
     int is_moved = record->scale_after != record->scale_used;
     run->quiet = record->was_skipped ? 0 : run->quiet + 1;
     run->interval_steps = record->was_skipped ? 0 : run->interval_steps + 1;
@@ -318,12 +318,12 @@ static void measured_step(struct measured *run, int64_t step)
     truth_remember(&run->truth, trainer);
     train_step(trainer);
     must(train_collect_all(trainer));
-    const struct step_record *d = &trainer->last.records[0];
+    const struct step_record *d = &trainer->last.view.records[0];
     run->truth.was_quiet =
         run->quiet >= INTERVAL / 4 && (double)d->scale_used <= run->good;
     for (int slot = 0; slot < trainer->results.record_count; slot++) {
         int network = train_slot_network(trainer, slot);
-        if (trainer->last.records[slot].was_skipped)
+        if (trainer->last.view.records[slot].was_skipped)
             run->pairs[run->pair_count++] =
                 (struct pair){step, network, truth_of(&run->truth, trainer, network)};
     }

@@ -217,9 +217,9 @@ const char *truth_of(struct truth *truth, const struct trainer *trainer, int net
 {
     struct trainer *half = &truth->half, *single = &truth->single;
     int slot = network == ROLE_D ? 0 : trainer->results.record_count - 1;
-    double scale = (double)trainer->last.records[slot].scale_used;
+    double scale = (double)trainer->last.view.records[slot].scale_used;
     if (slot < trainer->results.fake_count) // D's losses have one each
-        scale = fmax(scale, (double)trainer->last.fakes[slot].scale_used);
+        scale = fmax(scale, (double)trainer->last.view.fakes[slot].scale_used);
     set_up(truth, trainer, half, network);
     inject_weights(half);
     if (has_bad_weight(half))
