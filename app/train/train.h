@@ -23,8 +23,8 @@ void train_real_again(struct trainer *trainer);
 /* Steps that are queued and not collected. */
 int train_pending(const struct trainer *trainer);
 
-/* Waits for the oldest of them: trainer->last.view and trainer->last.record[] then tell what it
- * did. STATUS_FAILED is a device fault, which is named. */
+/* Waits for the oldest of them: trainer->last is then what it did. STATUS_FAILED is a
+ * device fault, which is named. */
 enum status train_collect(struct trainer *trainer);
 
 /* Collects all that are queued, for who wants only the last one's results. */
