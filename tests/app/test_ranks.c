@@ -22,7 +22,7 @@ static int ranks(char *text, size_t bytes, const char *before, const char *forma
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    return run_command(text, bytes, "%s timeout 300 '%s' train %s", before, CPU_RANKS,
+    return run_command(text, bytes, "%s timeout 900 '%s' train %s", before, CPU_RANKS,
                        line);
 }
 
